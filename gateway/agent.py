@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from gateway.a2a.model import Json, Part
+from gateway.a2a.nesting import DEEPEST, TOO_DEEP
 
 __all__ = ["Artifact", "AuthRequired", "Content", "DirectMessage", "InputRequired", "Reject", "Status"]
 __all__ += ["ToolCall", "ToolResult", "Turn", "TurnEnding", "decode_json", "decode_part", "decode_parts", "decode_text"]
@@ -22,7 +23,6 @@ __all__ += ["ToolCall", "ToolResult", "Turn", "TurnEnding", "decode_json", "deco
 Content = str | dict[str, Any] | list[str | dict[str, Any]]
 """A text, a part as A2A 1.0 JSON (`{"data": {...}}`), or a list of texts and parts."""
 
-_DEPTH = 100
 _DIGITS = 20
 _SIZE = 8 * 1024 * 1024
 _CONTENTS = ("text", "raw", "url", "data")
@@ -191,8 +191,8 @@ def decode_json(value: object, where: str) -> Json:
 
 
 def _copy(value: object, where: str, depth: int) -> Json:
-    if depth > _DEPTH:
-        raise ValueError(f"{where.partition('[')[0]} is nested more than {_DEPTH} deep")
+    if depth > DEEPEST:
+        raise ValueError(f"{where.partition('[')[0]} is {TOO_DEEP}")
     match value:
         case None | bool():
             return value

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from gateway.a2a import nesting
 from gateway.a2a.model import Json
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import parse_retry_after
@@ -157,6 +158,8 @@ def _decode(body: bytes) -> BackendError:
 
 
 def _backend_error(content: Json) -> BackendError:
+    if not nesting.fits(content):
+        return BackendError(f"an error that is {nesting.TOO_DEEP}")
     if not isinstance(content, dict):
         return BackendError(content if isinstance(content, str) else msgspec.json.encode(content).decode())
     message, *names = (content.get(key) for key in ("message", "code", "type", "param"))

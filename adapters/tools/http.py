@@ -17,6 +17,7 @@ from pydantic import Field, JsonValue, PrivateAttr, field_validator, model_valid
 from yarl import URL
 
 from adapters.http.settings import SecretHeaders, plain_headers
+from gateway.a2a import nesting
 from gateway.a2a.model import Json
 from gateway.config.settings import Settings
 from gateway.core.tools.arguments import SchemaRefused, checker
@@ -173,9 +174,12 @@ class HttpToolSettings(Settings):
         if self.parameters is None:
             return self
         try:
-            checker(self.parameters)
+            unchecked = checker(self.parameters).unchecked
         except SchemaRefused as error:
             raise ValueError(f"parameters: {error}") from error
+        if unchecked:
+            why = "look-around, back-references and more than 1,000 repetitions are not supported"
+            raise ValueError(f"parameters: the pattern {unchecked[0]!r} cannot be checked: {why}")
         url = UrlTemplate.parse(self.url)
         for places, key, kind in ((url.required, "required", list), (url.places, "properties", dict)):
             named = self.parameters.get(key)
@@ -299,9 +303,8 @@ def _decode(body: bytes, content_type: str, charset: str | None) -> Json:
     if not body:
         return None
     if content_type.endswith(("/json", "+json")):
-        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            found: Json = msgspec.json.decode(body)
-            return found
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            return nesting.decode(body.decode())
     if content_type.startswith("text/") or content_type.endswith(("json", "xml", "yaml", "/x-www-form-urlencoded")):
         try:
             return body.decode(charset or "utf-8", errors="replace")

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Self, cast
 import anyio
 import httpx2
 import mcp_types as types
+import structlog
 from mcp import Client, StdioServerParameters
 from mcp.client.session import IncomingMessage
 from mcp.client.stdio import stdio_client
@@ -31,8 +32,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from adapters.tools.mcp_errors import SessionExpired
 from adapters.tools.program_output import logged_output
 from gateway.a2a.model import Json
+from gateway.core.tools.arguments import Checker, SchemaRefused, compiled
+from gateway.core.tools.steps import STEPS, Steps, StepsUsedUp
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
 from gateway.ports.tools import ConsentNeeded, ConsentPage, SourceTool, ToolError, ToolOutput, ToolRun
+
+log = structlog.get_logger("adapters.tools.mcp_connection")
 
 _Streams = tuple[Any, Any]
 Transport = AbstractAsyncContextManager[_Streams]
@@ -43,6 +48,8 @@ _OPEN_SECONDS = 60
 _CLOSE_SECONDS = 5
 _PAGES = 100
 _KEY = "a2a-gateway.dev/idempotency-key"
+_RESULT_STEPS = 20 * STEPS
+"""Steps for the check of a result, which does not run on the event loop."""
 
 # The answers to a request in a session that has expired. Most servers answer 404, as the specification requires.
 # Servers that are derived from a common example answer 400, with an error that belongs to no call.
@@ -139,6 +146,7 @@ class Connection:
         self._scope = anyio.CancelScope()
         self._list_lock = asyncio.Lock()
         self._listed: tuple[SourceTool, ...] = ()
+        self._results = ResultChecks()
         self._is_listed = False
         self._announces_changes = True
         self._changes = 0
@@ -161,7 +169,7 @@ class Connection:
             if not self._is_listed:
                 before = self._changes
                 with self._exchange():
-                    found = tuple([tool async for tool in _list_tools(client)])
+                    found = tuple([tool async for tool in _list_tools(client, self._results)])
                 self._listed = self._listed if found == self._listed else found
                 self._is_listed = self._announces_changes and before == self._changes
             return self._listed
@@ -217,6 +225,8 @@ class Connection:
                 async with Client(
                     transport, cache=None, client_info=identity, message_handler=self._on_message
                 ) as client:
+                    # The library's own check of a result may take any time, and stops the event loop.
+                    client.session.validate_tool_result = self._results.check  # type: ignore[method-assign]
                     self._scope.deadline = math.inf
                     self._opened.set_result(client)
                     await self._until_ending(client)
@@ -301,11 +311,49 @@ def _consent_pages(data: Json) -> Iterator[ConsentPage]:
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
-async def _list_tools(client: Client) -> AsyncIterator[SourceTool]:
+class ResultChecks:
+    """The checks of results by the output schemas of the listed tools."""
+
+    def __init__(self) -> None:
+        self._schemas: dict[str, dict[str, Json] | None] = {}
+        self._checkers: dict[str, Checker] = {}
+
+    def expect(self, name: str, schema: dict[str, Json] | None) -> None:
+        if schema != self._schemas.get(name):
+            self._checkers.pop(name, None)
+        self._schemas[name] = schema
+
+    async def check(self, name: str, result: types.CallToolResult) -> None:
+        """Raises: RuntimeError for a result that does not fit, as the library does."""
+        schema = self._schemas.get(name)
+        if schema is None:
+            return
+        if result.structured_content is None and "structured_content" not in result.model_fields_set:
+            raise RuntimeError(f"Tool {name} has an output schema but did not return structured content")
+        try:
+            wrong = await asyncio.to_thread(self._complaint, name, schema, result.structured_content)
+        except StepsUsedUp:
+            log.warning("tool.result-not-checked", tool=name, reason="that would take too long with its output schema")
+            return
+        if wrong is not None:
+            raise RuntimeError(f"Invalid structured content returned by tool {name}: {wrong}")
+
+    def _complaint(self, name: str, schema: dict[str, Json], value: Json) -> str | None:
+        checker = self._checkers.get(name)
+        if checker is None:
+            try:
+                checker = self._checkers[name] = compiled(schema)
+            except SchemaRefused as error:
+                raise RuntimeError(f"Invalid output schema of tool {name}: {error}") from error
+        return checker.complaint(value, Steps(_RESULT_STEPS))
+
+
+async def _list_tools(client: Client, results: "ResultChecks") -> AsyncIterator[SourceTool]:
     cursor: str | None = None
     for _ in range(_PAGES):
         page = await client.list_tools(cursor=cursor)
         for tool in page.tools:
+            results.expect(tool.name, tool.output_schema)
             hints = tool.annotations or types.ToolAnnotations()
             idempotent = bool(hints.read_only_hint or hints.idempotent_hint)
             yield SourceTool(tool.name, tool.description or hints.title or tool.name, tool.input_schema, idempotent)

@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from gateway.a2a import model
+from gateway.a2a import model, nesting
 from gateway.a2a.model import Json, Part
 from gateway.a2a.redaction import MASK, JsonPath, redacted, redacted_member
 
@@ -216,10 +216,10 @@ def _object(arguments: Json) -> dict[str, Json]:
 
 
 def _decoded(text: str) -> Json:
-    """The JSON value of the text, or UNSET when the text is not JSON."""
+    """The JSON value of the text, or UNSET when the text is not JSON, or nested too deep to be shown as a value."""
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+        return nesting.decode(text)
+    except msgspec.DecodeError:
         return msgspec.UNSET
 
 

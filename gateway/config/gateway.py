@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
+from gateway.a2a.nesting import DEEPEST
 from gateway.config.agents import AgentConfig
 from gateway.config.problems import Problem
 from gateway.config.settings import (
@@ -129,7 +130,9 @@ class LimitsConfig(Settings):
     """What one caller may ask for. Over a limit is an error for the caller, never a crash."""
 
     request_body: Size = Field(size("8MiB"), ge=size("1KiB"), description="Largest request body, files included.")
-    json_depth: int = Field(100, ge=_SMALLEST_DEPTH, le=MOST, description="Deepest nesting of JSON in a request.")
+    json_depth: int = Field(
+        DEEPEST, ge=_SMALLEST_DEPTH, le=DEEPEST, description="Deepest nesting of JSON in a request."
+    )
     parts: Count = Field(1000, description="Most parts in a message.")
     reference_ids: Count = Field(100, description="Most referenceTaskIds in a message.")
     extensions: Count = Field(50, description="Most extensions in a request.")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import yaml
 
+from gateway.a2a.nesting import DEEPEST
 from gateway.config.files import read_text
 from gateway.config.problems import ConfigInvalid, KeyPath, Place, Problem, path_text
 
-_DEPTH = 100
-_TOO_DEEP = f"values are nested deeper than {_DEPTH} levels"
+_TOO_DEEP = f"values are nested deeper than {DEEPEST} levels"
 _VALUES = 100_000
 _DIGITS = 100
 
@@ -157,7 +157,7 @@ class _Composer(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         self.depth += 1
-        if self.depth > _DEPTH:
+        if self.depth > DEEPEST:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.MarkedYAMLError(problem=_TOO_DEEP, problem_mark=mark)
         node = super().compose_node(parent, index)
@@ -201,7 +201,7 @@ class _NodeReader:
         if self._count > _VALUES:
             message = f"the file grows to more than {_VALUES} values through its aliases (*name)"
             raise _broken(self._document.source, mark, message)
-        if len(path) > _DEPTH:
+        if len(path) > DEEPEST:
             raise _broken(self._document.source, mark, _TOO_DEEP)
         self._document.places[path] = Place(self._document.source, key, mark)
         if id(node) in self._open:

@@ -12,9 +12,8 @@ from typing import TypeAlias
 
 import structlog
 
-from gateway.a2a.model import Json
 from gateway.core.tools.approval_rules import ApprovalRule, KnownTools, in_force
-from gateway.core.tools.toolset import OfferedTool, offered_names
+from gateway.core.tools.toolset import Complaint, OfferedTool, offered_names
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import Breaker
 from gateway.ports.tools import SourceTool, ToolDeclaration, ToolError, ToolSource
@@ -172,9 +171,7 @@ def _offer(sources: Sequence[AttachedSource], listed: Sequence[Listing | None]) 
     )
 
 
-def _checked(
-    attached: AttachedSource, tools: Listing
-) -> Iterator[tuple[SourceTool, Callable[[dict[str, Json]], str | None]]]:
+def _checked(attached: AttachedSource, tools: Listing) -> Iterator[tuple[SourceTool, Complaint]]:
     """The tools that the operator allows and whose arguments can be checked."""
     from gateway.core.tools.arguments import SchemaRefused, checker
 
@@ -187,6 +184,10 @@ def _checked(
         if tool.name not in seen and attached.allows(tool.name):
             seen.add(tool.name)
             try:
-                yield tool, checker(tool.parameters)
+                found = checker(tool.parameters)
             except SchemaRefused as error:
                 log.error("tool.left-out", source=attached.name, tool=tool.name, reason=str(error))
+                continue
+            if found.unchecked:
+                log.warning("tool.pattern-not-checked", source=attached.name, tool=tool.name, patterns=found.unchecked)
+            yield tool, found

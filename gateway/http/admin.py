@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.a2a.errors import MethodNotAllowed, echo, invalid
 from gateway.a2a.model import Json
+from gateway.a2a.nesting import DEEPEST
 from gateway.a2a.wire import strict_json
 from gateway.foundation.clock import timestamp
 from gateway.http.headers import query
@@ -34,8 +35,8 @@ from gateway.operations.push_configs import PushConfigs
 
 _API = "/admin/api/v1"
 
-_WRAPPING = 16
-"""Levels that a document of a context adds around what a message may hold."""
+_DOCUMENT_DEPTH = DEEPEST + 16
+"""The deepest nesting of the document of a context: what may be stored, and the levels of the document around it."""
 
 Answer = Callable[[Scope, Receive], Awaitable[ASGIApp]]
 
@@ -81,8 +82,8 @@ class _Admin:
     async def _admit(self, scope: Scope, agent: str | None = None) -> Caller:
         return (await self.pipeline.admit(scope, agent, admin=True)).identity.caller
 
-    async def _read(self, scope: Scope, receive: Receive, *, deeper: int = 0) -> Json:
-        document = await self.pipeline.read_json(scope, receive, deeper=deeper)
+    async def _read(self, scope: Scope, receive: Receive, *, depth: int | None = None) -> Json:
+        document = await self.pipeline.read_json(scope, receive, depth=depth)
         strict_json.check_text(document.body, document.value)
         return document.value
 
@@ -104,14 +105,14 @@ class _ContextAdmin(_Admin):
 
     async def import_(self, scope: Scope, receive: Receive) -> ASGIApp:
         caller = await self._admit(scope)
-        document = await self._read(scope, receive, deeper=_WRAPPING)
+        document = await self._read(scope, receive, depth=_DOCUMENT_DEPTH)
         return _created(
             await self.transfer.import_document(caller, self.pipeline.agents, document, self.pipeline.limits)
         )
 
     async def adopt(self, scope: Scope, receive: Receive) -> ASGIApp:
         caller = await self._admit(scope)
-        wanted = await self._read(scope, receive, deeper=_WRAPPING)
+        wanted = await self._read(scope, receive)
         name, handle, context_id = _text(wanted, "agent"), _text(wanted, "handle"), _optional_text(wanted, "contextId")
         agent = self.pipeline.agents.resolve(name, None)
         return _created(await self.transfer.adopt(caller, agent, handle, context_id, self.pipeline.limits))

@@ -120,9 +120,11 @@ class Pipeline:
         note(scope, principal=identity.caller.principal)
         return AdmittedRequest(agent, ServiceParameters.of(scope), identity, scope)
 
-    async def read_json(self, scope: Scope, receive: Receive, *, empty: Json = ..., deeper: int = 0) -> Document:
-        """The body as JSON. `empty` is the value of a body without bytes. `deeper` is a number of levels that the body
-        may have beyond the limit.
+    async def read_json(
+        self, scope: Scope, receive: Receive, *, empty: Json = ..., depth: int | None = None
+    ) -> Document:
+        """The body as JSON. `empty` is the value of a body without bytes. `depth` is its deepest nesting, None stands for
+        the limit of requests.
 
         Raises: UnsupportedMediaType, PayloadTooLarge, ParseError, InvalidRequest when the body does not arrive.
         """
@@ -130,7 +132,8 @@ class Pipeline:
         body = await self._read_body(scope, receive)
         if not body and empty is not ...:
             return Document(body, empty)
-        return Document(body, await off_loop(len(body), strict_json.decode, body, self._depth + deeper))
+        depth = self._depth if depth is None else depth
+        return Document(body, await off_loop(len(body), strict_json.decode, body, depth))
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
         for name, value in scope["headers"]:

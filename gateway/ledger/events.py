@@ -25,7 +25,7 @@ def logged(payload: bytes) -> Update:
     """The update of a logged event. Raises: CorruptRecord."""
     try:
         event = _events.decode(payload)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise CorruptRecord(f"an event cannot be read: {error}") from error
     update = event.status_update or event.artifact_update
     if update is None:

@@ -126,32 +126,37 @@ class TaskReader:
                 break
             record, turns = each.record, each.turns
             room -= each.size
-            outputs: list[TurnOutput] = []
             if isinstance(turns, CorruptRecord):
-                log.error("task.unreadable", task=record.id, error=str(turns))
-            else:
-                outputs = [TurnOutput.stored(turn) for turn in turns]
+                tasks.append(self._unreadable(record, turns))
+                continue
+            outputs = [TurnOutput.stored(turn) for turn in turns]
+            try:
                 if limits.artifacts or limits.history != 0:
                     room -= await self._replay_paused(record, turns, outputs)
+            except CorruptRecord as error:
+                tasks.append(self._unreadable(record, error))
+                continue
             current, history, artifacts = status_of(record), limits.history, limits.artifacts
             tasks.append(
                 assemble(record.id, record.context_id, current, outputs, history_length=history, artifacts=artifacts)
             )
         return tasks
 
+    def _unreadable(self, record: TaskRecord, error: CorruptRecord) -> Task:
+        """The task from its row alone. The log has the reason under the correlation id of the task's metadata."""
+        correlation_id = self.runner.runtime.clock.correlation_id()
+        log.error("task.unreadable", task=record.id, correlation_id=correlation_id, error=str(error))
+        task = assemble(record.id, record.context_id, status_of(record), ())
+        return replace(task, metadata={"unreadable": True, "correlationId": correlation_id})
+
     async def _replay_paused(self, record: TaskRecord, turns: Sequence[TurnRecord], outputs: list[TurnOutput]) -> int:
         """A running turn shows only its message in a list, because the rest is about to change; a paused turn shows
-        everything. Returns the bytes that were read for it."""
+        everything. Returns the bytes that were read for it. Raises: CorruptRecord."""
         if record.state not in INTERRUPTED or not turns or turns[-1].ended:
             return 0
-        try:
-            events = await self.ledger.events(record.id, record.last_event)
-            size = sum(len(payload) for _, payload in events)
-            await off_loop(size, _replay, outputs[-1], turns[-1], events, (0, status_of(record)))
-        except CorruptRecord as error:
-            log.error("task.unreadable", task=record.id, error=str(error))
-            outputs.clear()
-            return 0
+        events = await self.ledger.events(record.id, record.last_event)
+        size = sum(len(payload) for _, payload in events)
+        await off_loop(size, _replay, outputs[-1], turns[-1], events, (0, status_of(record)))
         return size
 
     async def at_event(self, record: TaskRecord, number: int) -> tuple[Task, list[Frame], int]:

@@ -37,7 +37,7 @@ def decoded(decode: Callable[[str], T], payload: str, owner: str) -> T:
     """Raises: CorruptRecord."""
     try:
         return decode(payload)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise CorruptRecord(f"a row of {owner} cannot be read: {error}") from error
 
 

@@ -33,7 +33,7 @@ class Effects:
 
     async def offered(self) -> Mapping[str, OfferedTool]:
         declaration = ToolDeclaration(_NAME, "Books it.", {"type": "object"})
-        tool = OfferedTool(declaration, f"effects.{_NAME}", "test:effects", _NAME, self, 60.0, lambda _: None)
+        tool = OfferedTool(declaration, f"effects.{_NAME}", "test:effects", _NAME, self, 60.0, lambda *_: None)
         return {_NAME: replace(tool, idempotent=self._idempotent)}
 
     async def tools(self) -> tuple[SourceTool, ...]:

@@ -142,7 +142,7 @@ class TurnRun:
 
     async def offered(self) -> dict[str, OfferedTool]:
         declaration = ToolDeclaration("work", "Works.", {"type": "object"})
-        return {"work": OfferedTool(declaration, "box.work", "test:box", "work", self, 60.0, lambda _: None)}
+        return {"work": OfferedTool(declaration, "box.work", "test:box", "work", self, 60.0, lambda *_: None)}
 
     async def tools(self) -> tuple[SourceTool, ...]:
         return ()

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -139,6 +140,15 @@ SPOILED = {
     "a state that is no text": "UPDATE thread SET adapter_state = CAST(x'ff63616e617279' AS TEXT) WHERE id = :thread",
 }
 
+QUESTION = "UPDATE task SET status_message = 'canary' WHERE id IN (SELECT task FROM turn WHERE thread = :thread)"
+
+_DATA = '{"messageId":"m","role":"ROLE_AGENT","parts":[{"data":DEEP}]}'
+DEEP = {
+    "a message": SPOILED["a message that cannot be read"].replace("canary", _DATA),
+    "a question": QUESTION.replace("canary", _DATA),
+    "an answer": f"UPDATE turn SET messages = '[{_DATA}]' WHERE thread = :thread",
+}
+
 
 def spoil(path: Path, sql: str, context: str) -> None:
     with closing(sqlite3.connect(path)) as database, database:
@@ -187,9 +197,41 @@ async def test_130_a_list_tells_of_a_task_that_cannot_be_read_and_of_all_the_oth
     bad = await core.send("1", context="bad")
     good = await core.send("2", context="good")
     spoil(core.path, SPOILED["a message that cannot be read"], "bad")
+    with capture_logs() as logs:
+        listed = {task.id: task for task in (await core.list(include_artifacts=True)).tasks}
+    assert listed[good.id] == good
+    shown = listed[bad.id]
+    assert (shown.status, shown.history, shown.artifacts) == (bad.status, None, None)
+    assert shown.metadata is not None
+    assert shown.metadata["unreadable"] is True
+    [line] = [line for line in logs if line["event"] == "task.unreadable"]
+    assert (line["task"], line["correlation_id"]) == (bad.id, shown.metadata["correlationId"])
+    assert "canary" not in str(shown)
+
+
+async def test_130_a_list_tells_of_a_task_whose_question_cannot_be_read(core: Core) -> None:
+    core.agent(ScriptedAdapter(G, [TextDelta("a"), CallCompleted(ending=Ending.INPUT_REQUIRED)], says("b")))
+    bad = await core.send("1", context="bad")
+    good = await core.send("2", context="good")
+    spoil(core.path, QUESTION, "bad")
     listed = {task.id: task for task in (await core.list(include_artifacts=True)).tasks}
     assert listed[good.id] == good
-    assert (listed[bad.id].status, listed[bad.id].history, listed[bad.id].artifacts) == (bad.status, None, None)
+    shown = listed[bad.id]
+    assert (shown.status.state, shown.status.message, shown.history) == (bad.status.state, None, None)
+    assert shown.metadata is not None
+    assert shown.metadata["unreadable"] is True
+
+
+@pytest.mark.parametrize("place", ["a message", "a question", "an answer"])
+async def test_130_a_value_that_was_stored_before_there_was_a_limit_hides_no_other_task(core: Core, place: str) -> None:
+    core.agent(ScriptedAdapter(G, [TextDelta("a"), CallCompleted(ending=Ending.INPUT_REQUIRED)], says("b")))
+    bad = await core.send("1", context="bad")
+    good = await core.send("2", context="good")
+    for depth in (900, 940, 980, 2000):
+        spoil(core.path, DEEP[place].replace("DEEP", "[" * depth + "]" * depth), "bad")
+        listed = {task.id: task for task in (await core.list(include_artifacts=True)).tasks}
+        assert listed[good.id] == good
+        msgspec.json.encode(listed[bad.id])
 
 
 @pytest.mark.parametrize("how", ["deleted", "expired"])
@@ -197,8 +239,7 @@ async def test_130_a_list_tells_of_a_task_that_cannot_be_read_and_of_all_the_oth
 async def test_130_what_cannot_be_read_can_still_go(core: Core, what: str, how: str) -> None:
     core.agent(ScriptedAdapter(G, [TextDelta("a"), CallCompleted(ending=Ending.INPUT_REQUIRED, state={"n": 1})]))
     await core.send("1", context="bad")
-    question = "UPDATE task SET status_message = 'canary' WHERE id IN (SELECT task FROM turn WHERE thread = :thread)"
-    spoil(core.path, SPOILED.get(what, question), "bad")
+    spoil(core.path, SPOILED.get(what, QUESTION), "bad")
     if how == "deleted":
         await contexts(core).delete(Caller("ada"), "bad")
     else:

@@ -38,7 +38,7 @@ class Weather:
 
     async def offered(self) -> Mapping[str, OfferedTool]:
         declaration = ToolDeclaration("weather", "The weather.", {"type": "object", "properties": {}})
-        return {"weather": OfferedTool(declaration, "wx.weather", "test:wx", "weather", self, 60, lambda _: None)}
+        return {"weather": OfferedTool(declaration, "wx.weather", "test:wx", "weather", self, 60, lambda *_: None)}
 
     async def tools(self) -> tuple[SourceTool, ...]:
         return ()

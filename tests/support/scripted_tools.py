@@ -44,7 +44,7 @@ class ScriptedTools:
             own_name=name,
             source=self,
             timeout=self._timeout,
-            complaint=lambda arguments: "no 'bad' here" if "bad" in arguments else None,
+            complaint=lambda arguments, _steps=None: "no 'bad' here" if "bad" in arguments else None,
             idempotent=self.idempotent,
         )
 

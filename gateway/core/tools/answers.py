@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from gateway.a2a import nesting
 from gateway.a2a.errors import InvalidParams, echo, invalid
 from gateway.a2a.model import Json, Message, Part
 from gateway.a2a.redaction import JsonPath, redacted_member
@@ -150,7 +151,7 @@ def _confirmation(field: str, data: dict[str, Json]) -> Decision:
     response = data["response"]
     if isinstance(response, dict) and response.keys() == {"response"} and isinstance(response["response"], str):
         try:
-            response = msgspec.json.decode(response["response"])
+            response = nesting.decode(response["response"])
         except msgspec.DecodeError:
             raise invalid(f"{field}.response.response", "must be JSON") from None
     if not isinstance(response, dict):

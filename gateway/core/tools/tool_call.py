@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from gateway.a2a import nesting
 from gateway.a2a.model import Json
 from gateway.a2a.tool_calls import CallFacts, Phase, Response
 from gateway.core.lifecycles import TOOL_CALL, advance
+from gateway.core.tools.steps import Steps
 from gateway.core.tools.toolset import OfferedTool
 from gateway.ledger.states import OPEN, ToolCallStatus
 from gateway.ledger.tool_calls import StandingApproval
@@ -27,6 +29,7 @@ TIMED_OUT = "The tool did not answer in time; whether it did its work is not kno
 FAILED = "The tool failed."
 NO_OBJECT = "The arguments are not a JSON object."
 DO_NOT_FIT = "The arguments do not fit."
+TOO_DEEP = f"The arguments are {nesting.TOO_DEEP}."
 OTHER_TOOL = "This call was not run: the tool is not the one that was allowed."
 LIMIT_REACHED = "This call was not run: the limit of tool rounds is reached."
 
@@ -163,8 +166,11 @@ class ToolCall:
         return asks or (self.executor == "client" and self.is_open)
 
 
-def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
-    """The outcome of a call that the backend did not answer, or None when the call has to run or to be approved."""
+def decide(call: ToolCall, policy: ToolPolicy, steps: Steps | None = None) -> Settled | None:
+    """The outcome of a call that the backend did not answer, or None when the call has to run or to be approved.
+
+    `steps` are those of the checks of all calls of one service call.
+    """
     name, arguments = call.facts.name, call.arguments or ""
     if call.question:
         call.inputs, call.asked = parse_arguments(arguments) or {}, True
@@ -181,10 +187,10 @@ def decide(call: ToolCall, policy: ToolPolicy) -> Settled | None:
     call.executor = "gateway" if tool is not None else "client"
     inputs = parse_arguments(arguments)
     if inputs is None:
-        return Settled(ToolCallStatus.FAILED, NO_OBJECT)
+        return Settled(ToolCallStatus.FAILED, _why_unusable(arguments))
     call.inputs = inputs
     if tool is not None:
-        complaint = tool.complaint(inputs)
+        complaint = tool.complaint(inputs, steps)
         if complaint is not None:
             return Settled(ToolCallStatus.FAILED, f"The arguments do not fit: {complaint}", DO_NOT_FIT)
         allowed = is_allowed(policy.standing, tool.server, tool.identity)
@@ -207,14 +213,24 @@ def refusal(call: ToolCall, tool: OfferedTool | None) -> Settled | None:
 
 
 def parse_arguments(arguments: str) -> dict[str, Json] | None:
-    """None where the arguments are no object; a model may write nothing at all for no arguments."""
+    """None where the arguments are no object, or nested too deep; a model may write nothing at all for no arguments."""
     if not arguments.strip():
         return {}
     try:
-        value = msgspec.json.decode(arguments)
+        value = nesting.decode(arguments)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _why_unusable(arguments: str) -> str:
+    try:
+        nesting.decode(arguments)
+    except nesting.TooDeep:
+        return TOO_DEEP
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        pass
+    return NO_OBJECT
 
 
 def outcome_at_end(status: ToolCallStatus | None) -> Settled:
@@ -228,7 +244,7 @@ def digest(identity: str, arguments: str) -> str:
     """The digest that identifies an approved call. `arguments` is the model's raw text; spaces and the order of keys do
     not change the digest."""
     try:
-        known = msgspec.json.decode(arguments) if arguments.strip() else {}
+        known = nesting.decode(arguments) if arguments.strip() else {}
     except msgspec.DecodeError:
         known = arguments
     return hashlib.sha256(_canonical.encode([identity, known])).hexdigest()

@@ -5,7 +5,7 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,7 +13,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from gateway.a2a.model import Json
+from gateway.a2a.nesting import DEEPEST, TOO_DEEP
 from gateway.core.tools.approval_rules import ApprovalRule
+from gateway.core.tools.steps import Steps
 from gateway.ports.tools import ToolDeclaration, ToolError, ToolOutput, ToolRun, ToolSource
 
 _LONGEST = 64
@@ -54,7 +56,6 @@ def _valid(name: str, mark: str) -> str:
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 9]}_{mark}"
 
 
-_DEPTH = 100
 _DIGITS = 20
 
 
@@ -90,8 +91,8 @@ def _beginning(data: bytes, limit: int) -> str:
 
 def _json(value: object, depth: int) -> Json:
     """A copy with replacements for values that JSON does not have: results hold NUL, half characters and infinities."""
-    if depth > _DEPTH:
-        raise ToolError(f"the result is nested more than {_DEPTH} deep")
+    if depth > DEEPEST:
+        raise ToolError(f"the result is {TOO_DEEP}")
     match value:
         case None | bool():
             return value
@@ -117,13 +118,17 @@ def _text(value: str) -> str:
     return value.encode(errors="surrogatepass").decode(errors="replace")
 
 
+class Complaint(Protocol):
+    def __call__(self, arguments: dict[str, Json], steps: Steps | None = None) -> str | None:
+        """A text about wrong arguments, or None when they fit. `steps` are those that several checks share."""
+
+
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
     """A tool as the model of one agent may call it. `identity` is `source.tool`, the name in the rules. `server` is the
     name of the source that callers see.
 
-    `timeout` is in seconds, `max_result` in bytes of what the model gets. `complaint` returns a text about wrong arguments,
-    or None when they fit.
+    `timeout` is in seconds, `max_result` in bytes of what the model gets. `complaint` is the check of arguments.
     """
 
     declaration: ToolDeclaration
@@ -132,7 +137,7 @@ class OfferedTool:
     own_name: str
     source: ToolSource
     timeout: float
-    complaint: Callable[[dict[str, Json]], str | None]
+    complaint: Complaint
     idempotent: bool = False
     max_result: int = 65536
 

@@ -21,8 +21,10 @@ from gateway.core.failures import (
 )
 from gateway.core.lifecycles import TURN, advance
 from gateway.core.tools import prompts, tool_call
+from gateway.core.tools.steps import Steps
 from gateway.core.tools.tool_call import ConsentLink, Settled, ToolCall, ToolPolicy
 from gateway.core.turn import commands
+from gateway.core.turn.admission import admitted
 from gateway.core.turn.call_tracker import ToolCallTracker, output_item
 from gateway.core.turn.commands import Command, Publish
 from gateway.core.turn.output import NOTE, OutputBuilder
@@ -84,6 +86,7 @@ class TurnMachine:
         """Raises: AdapterError (CONTRACT_BROKEN) for an event that cannot follow."""
         if self.ended or self.between_calls:
             raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"{type(event).__name__} after the end of the call")
+        event = admitted(event)
         output = self._output
         out = output.begin_event()
         match event:
@@ -313,8 +316,9 @@ class TurnMachine:
         on_chain = event.handle is not None and (backend or adopts)
         why_not = tool_call.NOT_RUN if event.finish is None else tool_call.CUT
         continues = ending is adapter.Ending.COMPLETED and event.finish is None and (on_chain or not backend)
+        steps = Steps()
         for call in unanswered:
-            self._decide(call, None if continues else why_not, on_chain=on_chain)
+            self._decide(call, steps, None if continues else why_not, on_chain=on_chain)
         tracker.keep_stray_results()
         handle = event.handle if backend else None
         out.append(commands.CompleteCall(handle, event.state, event.usage, tuple(self._kept_items()), tracker.rows()))
@@ -352,7 +356,7 @@ class TurnMachine:
         adopts = self.facts.on_owner_conflict == "adopt" and event.handle is not None
         return commands.OwnershipConflict(event.handle, adopts)
 
-    def _decide(self, call: ToolCall, why_not: str | None, *, on_chain: bool) -> None:
+    def _decide(self, call: ToolCall, steps: Steps, why_not: str | None, *, on_chain: bool) -> None:
         """The only decision on a call that was unanswered when its service call was complete. `why_not` is the reason why
         no call of that service call runs, if there is one."""
         if call.arguments is None:
@@ -362,7 +366,7 @@ class TurnMachine:
             call.settle(Settled(ToolCallStatus.EXTERNAL, None))
             self._tracker.show_outcome(call, Settled(ToolCallStatus.EXTERNAL, tool_call.OUTCOME_UNKNOWN))
             return
-        settled = tool_call.decide(call, self.facts.tools)
+        settled = tool_call.decide(call, self.facts.tools, steps)
         call.expires_at = self.clock.now() + self.facts.tools.patience if call.waits else None
         never_runs = why_not is not None and (settled is None or why_not == tool_call.CUT)
         if never_runs:

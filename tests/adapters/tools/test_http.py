@@ -277,6 +277,10 @@ async def test_a_host_that_the_operator_names_may_be_on_his_own_network(base: st
         ),
         ({"url": "http://h", "parameters": {"type": "objekt"}}, "parameters: its parameters are no JSON Schema"),
         (
+            {"url": "http://h", "parameters": {"properties": {"a": {"pattern": "^(?!internal)"}}}},
+            "parameters: the pattern '^(?!internal)' cannot be checked: look-around",
+        ),
+        (
             {"url": "http://h", "parameters": {"properties": {"a": {"$ref": "http://x/y"}}}},
             "parameters: its parameters refer to 'http://x/y', which is not in them",
         ),

@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from structlog.testing import capture_logs
 
 from adapters.tools.mcp import McpServer, McpSettings
 from gateway.ports.tools import ToolError, ToolOutput
@@ -29,6 +30,8 @@ class Old:
         self.calls: list[dict[str, Any]] = []
         self.lists = 0
         self.pages: list[list[str]] = [["a"]]
+        self.output_schema: dict[str, Any] | None = None
+        self.structured: Any = None
         self._numbers = count(1)
         self.app = Starlette(routes=[Route("/mcp", self.answer, methods=["GET", "POST", "DELETE"])])
 
@@ -64,12 +67,14 @@ class Old:
         if asked["method"] == "tools/list":
             self.lists += 1
             page = int(asked.get("params", {}).get("cursor", "0"))
-            tools = [{"name": name, "inputSchema": SCHEMA} for name in self.pages[page]]
+            more = {} if self.output_schema is None else {"outputSchema": self.output_schema}
+            tools = [{"name": name, "inputSchema": SCHEMA, **more} for name in self.pages[page]]
             return {"result": {"tools": tools} | ({"nextCursor": str(page + 1)} if page + 1 < len(self.pages) else {})}
         self.calls.append(asked["params"])
         if asked["params"]["name"] == "broken":
             return {"error": {"code": -32603, "message": "Internal error"}}
-        return {"result": {"content": [{"type": "text", "text": self.session}]}}
+        more = {} if self.structured is None else {"structuredContent": self.structured}
+        return {"result": {"content": [{"type": "text", "text": self.session}], **more}}
 
 
 @pytest.fixture
@@ -165,3 +170,55 @@ async def test_the_error_of_refused_credentials_does_not_hold_them(old: Old) -> 
             await server.tools()
         await server.aclose()
     assert error.value.detail == "HTTP 401: Server returned an error response"
+
+
+# --- results of tools that declare the schema of their results ---
+
+
+def rows(subschema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {"a": subschema}, "required": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "structured"),
+    [
+        (rows({"type": "integer"}), {"a": 1}),
+        (rows({"pattern": "^(a+)+$"}), {"a": "a" * 1000}),
+        (rows({"pattern": "^(?!x)"}), {"a": "x"}),
+    ],
+)
+async def test_a_structured_result_that_fits_its_schema_is_the_output(
+    schema: dict[str, Any], structured: Any, old: Old, source: McpServer
+) -> None:
+    old.output_schema, old.structured = schema, structured
+    await source.tools()
+    assert await source.run(run("a")) == ToolOutput(structured)
+
+
+@pytest.mark.parametrize(
+    ("schema", "structured", "why"),
+    [
+        (rows({"type": "integer"}), {"a": "x"}, "a: 'x' is not of type 'integer'"),
+        (rows({"type": "integer"}), None, "did not return structured content"),
+        (rows({"type": "int"}), {"a": 1}, "Invalid output schema of tool a"),
+        (rows({"pattern": "^(a+)+$"}), {"a": "a" * 5000 + "!"}, "does not match|…"),
+        (rows({"uniqueItems": True}), {"a": [{"n": n % 9000} for n in range(9001)]}, "has non-unique elements|…"),
+    ],
+)
+async def test_a_structured_result_that_does_not_fit_is_a_failure_soon(
+    schema: dict[str, Any], structured: Any, why: str, old: Old, source: McpServer
+) -> None:
+    old.output_schema, old.structured = schema, structured
+    await source.tools()
+    async with asyncio.timeout(5):
+        with pytest.raises(ToolError, match=why):
+            await source.run(run("a"))
+
+
+async def test_a_result_that_would_take_too_long_to_check_is_taken_and_logged(old: Old, source: McpServer) -> None:
+    old.output_schema = rows({"items": {"pattern": "(x0|.){400}y"}})
+    old.structured = {"a": ["x" * 10_000] * 30}
+    await source.tools()
+    with capture_logs() as logs:
+        assert await source.run(run("a")) == ToolOutput(old.structured)
+    assert [(line["event"], line["tool"]) for line in logs] == [("tool.result-not-checked", "a")]

@@ -220,3 +220,11 @@ def test_a_document_is_masked_however_deep_it_is(in_text: bool, depth: int) -> N
     masked, hit = redacted({"result": document}, (json_path("$..token"),))
     assert "s3cret" not in str(masked)
     assert hit == ["$..token"]
+
+
+@pytest.mark.parametrize("depth", [101, 950, 5000, 100_000])
+def test_json_in_a_text_is_masked_however_deep_it_is(depth: int) -> None:
+    text = '{"token":"s3cret","a":' + "[" * depth + "]" * depth + "}"
+    masked, hit = redacted({"out": text}, (json_path("$..token"),))
+    assert hit == ["$..token"]
+    assert "s3cret" not in str(masked)

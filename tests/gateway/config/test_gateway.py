@@ -182,6 +182,12 @@ def test_a_path_is_relative_to_the_folder_of_the_file() -> None:
     assert read("/abs/b.py", context={"base_dir": Path("/srv")}) == Path("/abs/b.py")
 
 
+def test_requests_may_not_be_deeper_than_what_can_be_stored() -> None:
+    assert LimitsConfig(json_depth=20).json_depth == 20
+    with pytest.raises(ValidationError, match="less than or equal to 100"):
+        LimitsConfig(json_depth=101)
+
+
 def test_the_limits_that_hold_when_nobody_sets_any() -> None:
     assert LimitsConfig() == LimitsConfig.model_construct(
         request_body=8 * 1024 * 1024,

@@ -109,6 +109,15 @@ async def test_a_tool_whose_schema_refers_elsewhere_is_left_out_and_logged() -> 
     assert "refer to 'http://169.254.169.254/x'" in logs[0]["reason"]
 
 
+async def test_a_pattern_that_cannot_be_checked_is_logged_and_its_tool_is_offered() -> None:
+    looking = tool("looking", {"properties": {"a": {"pattern": "^(?!x)"}}})
+    with structlog.testing.capture_logs() as logs:
+        offered = await SourceToolset([AttachedSource("s", "mcp", Scripted(looking, tool("a")))]).offered()
+    assert list(offered) == ["looking", "a"]
+    [line] = logs
+    assert (line["event"], line["tool"], line["patterns"]) == ("tool.pattern-not-checked", "looking", ("^(?!x)",))
+
+
 async def test_checked_tools_are_kept_until_a_source_lists_others() -> None:
     a, b = Scripted(tool("a")), Scripted(tool("b"))
     toolset = SourceToolset([AttachedSource("a", "mcp", a), AttachedSource("b", "mcp", b)])

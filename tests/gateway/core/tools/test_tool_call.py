@@ -56,6 +56,8 @@ async def test_a_call_that_needs_a_yes_waits_for_it() -> None:
             call("add", '{"bad":1}'),
             Settled(ToolCallStatus.FAILED, "The arguments do not fit: no 'bad' here", "The arguments do not fit."),
         ),
+        (call("add", '{"a":' * 101 + "1" + "}" * 101), Settled(ToolCallStatus.FAILED, tool_call.TOO_DEEP)),
+        (call("show", '{"a":' * 5000 + "1" + "}" * 5000), Settled(ToolCallStatus.FAILED, tool_call.TOO_DEEP)),
     ],
 )
 async def test_a_call_that_cannot_be_run_has_its_outcome_at_once(made: ToolCall, settled: Settled) -> None:

@@ -278,6 +278,21 @@ def make_tasks(t, n=200):
     return ids
 
 
+def python_stream(t, b, o):
+    """An agent that is a Python function, 20 deltas at once, closed loop: what a delta costs that comes from another loop."""
+    return stream(t, b, o)
+
+
+def python_paced(t, b, o):
+    """The same, 10 streams with a delta every 20 ms: what the way from another loop adds at rest."""
+    return stream_paced(t, b, o)
+
+
+def python_flow(t, b, o):
+    """The same, 200 streams with a delta every 10 ms (20000 deltas/s offered)."""
+    return stream_flow(t, b, o)
+
+
 def get(t, b, o):
     """GetTask over 200 finished tasks of 20 deltas."""
     body = '{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"@TID@"}}'
@@ -368,6 +383,9 @@ SCENARIOS = {
     "stream_rounds": (stream_rounds, {"stream", "tools"}),
     "stream_big": (stream_big, {"stream"}),
     "stream_long": (stream_long, {"stream"}),
+    "python_stream": (python_stream, {"function"}),
+    "python_paced": (python_paced, {"function"}),
+    "python_flow": (python_flow, {"function"}),
     "get": (get, {"get"}),
     "list": (list_, {"list"}),
     "fanout": (fanout, {"subscribe"}),

@@ -48,6 +48,12 @@ TARGETS = {
                       "about": "the same; the gateway keeps the conversations and sends the last 20 messages"},  # fmt: skip
     "gateway-tools": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/tools", "env": {"BENCH_DB": "{db}"},
                       "caps": ALL | {"tools"}, "about": "the same, with a tool that the gateway runs"},  # fmt: skip
+    "gateway-python": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/python.yaml", "path": "/a2a/python", "env": {"BENCH_DB": "{db}"},
+                       "caps": {"function"}, "about": "an agent that is a Python function, on a loop of its own"},  # fmt: skip
+    "gateway-process": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/python.yaml", "path": "/a2a/python", "caps": {"function"},
+                        "env": {"BENCH_DB": "{db}", "A2A_GATEWAY__AGENTS__PYTHON__RUN_IN": "process"}, "about": "the same, in a process of its own"},  # fmt: skip
+    "gateway-python-other": {"cmd": "{other}/.venv/bin/a2a-gateway serve -c {here}/python.yaml", "path": "/a2a/python", "env": {"BENCH_DB": "{db}"},
+                             "caps": {"function"}, "about": "the function at the gateway of another checkout, $BENCH_OTHER"},  # fmt: skip
     # peers
     "a2a-sdk": {"cmd": uvicorn("a2a", "a2a_sdk_server"), "caps": ALL, "about": "a2a-sdk, InMemoryTaskStore"},
     "a2a-sdk-sqlite": {"cmd": uvicorn("a2a", "a2a_sdk_server"), "env": {"BENCH_STORE": "sqlite", "BENCH_DB": "{db}"}, "caps": ALL,

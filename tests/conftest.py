@@ -95,7 +95,9 @@ def _renew() -> None:
     if len(sys.modules) != _modules:
         modules = sys.modules.copy()  # at once: threads import as well
         _modules = len(modules)
-        found = (vars(module).get("log") for name, module in modules.items() if name.startswith("gateway"))
+        found = (
+            vars(module).get("log") for name, module in modules.items() if name.startswith(("gateway", "adapters"))
+        )
         _loggers[:] = [logger for logger in found if isinstance(logger, BoundLoggerLazyProxy)]
     for logger in _loggers:
         vars(logger).pop("bind", None)

@@ -1,28 +1,26 @@
-"""Calls a function of any kind. Law: it may block, fail or ignore a cancellation; it holds up only its own call."""
+"""Calls a function of any kind, and emits what it yields or returns. Law: it may block, fail or ignore a cancellation; it holds
+up only its own call."""
 
 import asyncio
 import contextvars
 import inspect
-import logging
 import threading
-import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from concurrent.futures import Future
-from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from adapters.python.reference import AgentFunction
-from gateway.agent import TurnEnding
-from gateway.foundation.tasks import stop
-from gateway.ports.adapter import AdapterError, ErrorClass
+import structlog
+
+from adapters.python.worker import Run, summary
+
+log = structlog.get_logger("adapters.python.function_call")
 
 T = TypeVar("T")
-_DETAIL = 2000
 
-_log = logging.getLogger(__name__)
+Emit = Callable[[object], None]
+"""Takes a value of the function."""
 
 
 class CallThread:
@@ -59,165 +57,98 @@ class CallThread:
         result: T = value
         return result
 
-    def finish(self, last: Callable[[], None] | None = None) -> None:
-        """Runs `last`, then ends the thread. Does not wait: the thread may be in a long step."""
-        if last is not None:
-            self._jobs.put(last)
+    def finish(self) -> None:
+        """Ends the thread behind its present job. Does not wait: the thread may be in a long step."""
         self._jobs.put(None)
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    """The function, or its generator, has ended. `value` is the return value of a synchronous generator."""
-
-    error: BaseException | None = None
-    value: object = None
+class ReturnedValue(Exception):
+    """A generator has returned a value."""
 
 
-class FunctionCall:
-    """One call of the function."""
+async def answer(function: Callable[[Any], Any], argument: object, run: Run, emit: Emit) -> None:
+    """Emits every value that the function yields or returns, in their order. An async function runs on this loop, any other
+    in a thread. The function is suspended at a `yield` while the reader is too far behind.
 
-    def __init__(self, function: AgentFunction) -> None:
-        self._function = function
-        self._task: asyncio.Task[Any] | None = None
-        self._cancelled_before = 0
-        self._over = False
-
-    def asked_to_stop(self) -> bool:
-        """May be called in any thread."""
-        task = self._task
-        return self._over or (task is not None and task.cancelling() > self._cancelled_before)
-
-    async def values(self, argument: object) -> AsyncGenerator[object, None]:
-        """Every value that the function yields or returns. Raises: TurnEnding, and AdapterError for any other error."""
-        requests, values = asyncio.Semaphore(0), asyncio.Queue[object]()
-        # The task is in no task group, because a group would wait for it: a function that ignores its cancellation is
-        # abandoned.
-        pump = asyncio.get_running_loop().create_task(self._pump(argument, requests, values))
-        try:
-            while True:
-                requests.release()
-                value = await values.get()
-                if isinstance(value, _End):
-                    break
-                yield value
-            if value.error is not None:
-                raise value.error
-        finally:
-            if not await stop(pump):
-                _log.warning("a Python agent does not end although it was cancelled; it is left to itself")
-
-    async def _pump(self, argument: object, requests: asyncio.Semaphore, values: asyncio.Queue[object]) -> None:
-        """One step for each request: the function is never ahead of the reader of its values."""
-        end = _End()
-        try:
-            async with aclosing(self._steps(argument)) as steps:
-                await requests.acquire()
-                async for value in steps:
-                    values.put_nowait(value)
-                    await requests.acquire()
-        except Exception as error:  # noqa: BLE001  # raised again where the values are read
-            end = _End(error)
-        values.put_nowait(end)
-
-    async def _steps(self, argument: object) -> AsyncGenerator[object, None]:
-        thread = None if _is_async(self._function) else CallThread()
-        last: Callable[[], None] | None = None
-        try:
-            result = await self._begin(argument, thread)
-            if inspect.isgenerator(result):
-                thread = thread or CallThread()
-                last = partial(_close, result)
-                values = self._drain(lambda: thread.run(partial(_next, result)))
-            elif inspect.isasyncgen(result):
-                values = self._drain_async(result)
-            else:
-                values = _returned(result)
-            async with aclosing(values):
-                async for value in values:
-                    yield value
-        finally:
-            # A cancelled task holds the frames that it went through, and they hold this call.
-            self._over, self._task = True, None
-            if thread is not None:
-                thread.finish(last)
-
-    async def _begin(self, argument: object, thread: CallThread | None) -> object:
+    Raises: what the function or `emit` raises; ReturnedValue.
+    """
+    thread = None if is_async(function) else CallThread()
+    try:
         if thread is None:
-            result = self._function(argument)
+            result = function(argument)
         else:
-            result = await self._attempt(thread.run(partial(self._function, argument)))
-        return await self._attempt(result) if inspect.isawaitable(result) else result
+            result = await thread.run(partial(_begin, function, argument, run, emit))
+        if inspect.isawaitable(result):
+            result = await result
+        if inspect.isgenerator(result):
+            thread = thread or CallThread()
+            await thread.run(partial(_drain, result, run, emit))
+        elif inspect.isasyncgen(result):
+            await _drain_async(result, run, emit)
+        else:
+            for value in _returned(result):
+                emit(value)
+                await run.room()
+    finally:
+        if thread is not None:
+            thread.finish()
 
-    async def _drain(self, step: Callable[[], Awaitable[object]]) -> AsyncGenerator[object, None]:
-        while not isinstance(value := await self._attempt(step()), _End):
-            yield value
-        if value.value is not None:
-            raise AdapterError(
-                ErrorClass.CONTRACT_BROKEN, "a generator function returned a value; there an answer is yielded"
-            )
 
-    async def _drain_async(self, generator: AsyncGenerator[object, Any]) -> AsyncGenerator[object, None]:
-        try:
-            async with aclosing(self._drain(lambda: anext(generator, _End()))) as values:
-                async for value in values:
-                    yield value
-        finally:
-            self._over = True
-            try:
-                await generator.aclose()
-            except BaseException:  # noqa: BLE001  # no caller is left
-                _log.warning("a Python agent failed while it was being closed", exc_info=True)
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it only makes a coroutine or an async generator."""
+    call = getattr(function, "__call__", None)  # noqa: B004
+    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in (function, call))
 
-    async def _attempt(self, step: Awaitable[T]) -> T:
-        """Awaits a step of the function. A cancelled step counts as cancelled, even if it returned or failed."""
-        self._note_task(asyncio.current_task())
-        try:
-            result = await step
-        except BaseException as error:
-            if self.asked_to_stop():
-                raise asyncio.CancelledError from error
-            if isinstance(error, TurnEnding):
-                raise
-            raise AdapterError(ErrorClass.BACKEND_FAILED, _summary(error)) from error
-        if self.asked_to_stop():
-            raise asyncio.CancelledError
+
+def _begin(function: Callable[[Any], Any], argument: object, run: Run, emit: Emit) -> object:
+    """In the function's thread: what is left for the loop."""
+    result = function(argument)
+    if not inspect.isgenerator(result):
         return result
-
-    def _note_task(self, task: asyncio.Task[Any] | None) -> None:
-        # This is not done in `_attempt`: a cancelled task holds the frame of `_attempt`, and a local variable there
-        # would hold the task.
-        if task is not self._task:
-            self._task = task
-            self._cancelled_before = task.cancelling() if task is not None else 0
+    _drain(result, run, emit)
+    return None
 
 
-def _next(generator: Generator[object, Any, object]) -> object:
+def _drain(generator: Generator[object, Any, object], run: Run, emit: Emit) -> None:
     try:
-        return next(generator)
-    except StopIteration as stop:
-        return _End(value=stop.value)
+        while not run.asked_to_stop():
+            try:
+                value = next(generator)
+            except StopIteration as end:
+                if end.value is not None:
+                    raise ReturnedValue from None
+                return
+            emit(value)
+            run.room_in_thread()
+    finally:
+        run.closing = True
+        try:
+            generator.close()
+        except BaseException as error:  # noqa: BLE001  # no caller is left
+            _log_failed_close(error)
 
 
-def _close(generator: Generator[object, Any, object]) -> None:
+async def _drain_async(generator: AsyncGenerator[object, Any], run: Run, emit: Emit) -> None:
     try:
-        generator.close()
-    except BaseException:  # noqa: BLE001  # no caller is left
-        _log.warning("a Python agent failed while it was being closed", exc_info=True)
+        async for value in generator:
+            if run.stopped:
+                raise asyncio.CancelledError
+            emit(value)
+            await run.room()
+    finally:
+        run.closing = True
+        try:
+            await generator.aclose()
+        except BaseException as error:  # noqa: BLE001  # no caller is left
+            _log_failed_close(error)
 
 
-def _is_async(function: AgentFunction) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+def _log_failed_close(error: BaseException) -> None:
+    log.warning("python.close-failed", detail=summary(error))
 
 
-async def _returned(result: object) -> AsyncGenerator[object, None]:
+def _returned(result: object) -> Iterable[object]:
     """A list is an answer of several parts, None an empty answer."""
     if result is None:
-        return
-    for value in result if isinstance(result, list | tuple) else (result,):
-        yield value
-
-
-def _summary(error: BaseException) -> str:
-    text = "".join(traceback.format_exception(error, limit=-5)).strip()
-    return text if len(text) <= _DETAIL else f"…{text[-_DETAIL:]}"
+        return ()
+    return result if isinstance(result, list | tuple) else (result,)

@@ -5,15 +5,20 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 from pydantic import Field, PrivateAttr, field_validator
 
-from gateway.config.settings import Settings
+from adapters.python import wire
+from gateway.config.settings import Duration, Settings, duration
 
 AgentFunction = Callable[[Any], Any]
 
@@ -22,16 +27,25 @@ _PACKAGES = ("adapters", "gateway", "storage")
 """The packages of the gateway, in the folder `_ROOT`: Python finds them before modules of the same names beside an agent."""
 
 
-class RefSettings(Settings):
-    """The reference to a function, and the folder that it is relative to: that of the configuration file, or the working
-    directory."""
+class FunctionSettings(Settings):
+    """The reference to a function, and where it runs. A relative path starts at the folder of the configuration file, or at
+    the working directory."""
 
     ref: str = Field(description="The function: `module:name`, or `./file.py:name` relative to this file.")
+    run_in: Literal["thread", "process"] = Field(
+        "thread",
+        description="Where it runs: on an event loop in a thread of its own, or in a process of its own.",
+    )
+    blocked_after: Duration = Field(
+        duration("1s"), gt=0, description="After which time the log says which line blocks its event loop."
+    )
     _base_dir: Path = PrivateAttr(default=Path())
+    _name: str | None = PrivateAttr(default=None)
 
     def model_post_init(self, context: Any) -> None:
-        if isinstance(context, dict) and "base_dir" in context:
-            self._base_dir = Path(context["base_dir"])
+        if isinstance(context, dict):
+            self._base_dir = Path(context.get("base_dir", self._base_dir))
+            self._name = context.get("name") or None
 
     @field_validator("ref")
     @classmethod
@@ -45,7 +59,10 @@ class RefSettings(Settings):
         """Raises: ValueError when there is no such function."""
         ref, folder = self.ref, self._base_dir.resolve()
         source, _, name = ref.rpartition(":")
-        module = _load_file(ref, folder / source) if source.endswith(".py") else _import(ref, source, folder)
+        if source.endswith(".py"):
+            module = _without_loop(partial(_load_file, ref, folder / source))
+        else:
+            module = _without_loop(partial(_import, ref, source, folder))
         _check_imports(ref, module, (folder / source).parent if source.endswith(".py") else folder)
         try:
             function = attrgetter(name)(module)
@@ -58,8 +75,55 @@ class RefSettings(Settings):
         found: Callable[..., Any] = function
         return found
 
+    @property
+    def name(self) -> str:
+        """The name of the entry in the configuration, or else the reference."""
+        return self._name or self.ref
 
-def load_agent(settings: RefSettings) -> AgentFunction:
+    def key(self, kind: str) -> Hashable:
+        """Equal for the same entry of the same configuration; an entry without a configuration equals no other."""
+        return (kind, self._base_dir.resolve(), self._name, self.ref) if self._name is not None else object()
+
+    @property
+    def module(self) -> str:
+        """The file, or the name, of the function's module."""
+        source = self.ref.rpartition(":")[0]
+        return str((self._base_dir / source).resolve()) if source.endswith(".py") else source
+
+    def begin(self, kind: str) -> wire.Begin:
+        """The function, as its process is told."""
+        settings = msgspec.Raw(self.model_dump_json().encode())
+        return wire.Begin(kind, self.name, str(self._base_dir.resolve()), settings)
+
+    def check_place(self) -> None:
+        """Without running the module. Raises: ValueError when there is no such file or module."""
+        source = self.ref.rpartition(":")[0]
+        path = self._base_dir / source
+        if source.endswith(".py"):
+            if not path.is_file():
+                raise _no_file(self.ref, path.resolve())
+            return
+        top, folder = source.partition(".")[0], self._base_dir.resolve()
+        _add_to_path(folder)
+        if importlib.util.find_spec(top) is None:
+            raise _no_module(self.ref, top, folder)
+
+
+def _without_loop(load: Callable[[], ModuleType]) -> ModuleType:
+    """Loads a module where no event loop runs: what it begins at its import would run on the gateway's."""
+    loaded: Future[ModuleType] = Future()
+
+    def run() -> None:
+        try:
+            loaded.set_result(load())
+        except BaseException as error:  # noqa: BLE001  # raised again by the caller
+            loaded.set_exception(error)
+
+    threading.Thread(target=run, name="python import", daemon=True).start()
+    return loaded.result()
+
+
+def load_agent(settings: FunctionSettings) -> AgentFunction:
     """A function of one argument. Raises: ValueError."""
     function, ref = settings.load(), settings.ref
     try:
@@ -83,10 +147,7 @@ def _import(ref: str, name: str, base_dir: Path) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise _import_error(ref, error, base_dir) from error
-        remedy = _hidden(error.name, base_dir) or (
-            "install it beside the gateway, put it beside the configuration file, or write `./file.py:name`"
-        )
-        raise ValueError(f"{ref!r}: there is no module {error.name!r}; {remedy}") from error
+        raise _no_module(ref, error.name, base_dir) from error
     except (Exception, SystemExit) as error:
         raise _import_error(ref, error, base_dir) from error
 
@@ -99,8 +160,7 @@ def _load_file(ref: str, path: Path) -> ModuleType:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or spec is None or spec.loader is None:
-        remedy = "a relative path starts at the folder of the configuration file"
-        raise ValueError(f"{ref!r}: there is no file {str(path)!r}; {remedy}")
+        raise _no_file(ref, path)
     _add_to_path(path.parent)
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
@@ -109,6 +169,18 @@ def _load_file(ref: str, path: Path) -> ModuleType:
         del sys.modules[name]
         raise _import_error(ref, error, path.parent) from error
     return module
+
+
+def _no_module(ref: str, name: str, folder: Path) -> ValueError:
+    remedy = _hidden(name, folder) or (
+        "install it beside the gateway, put it beside the configuration file, or write `./file.py:name`"
+    )
+    return ValueError(f"{ref!r}: there is no module {name!r}; {remedy}")
+
+
+def _no_file(ref: str, path: Path) -> ValueError:
+    remedy = "a relative path starts at the folder of the configuration file"
+    return ValueError(f"{ref!r}: there is no file {str(path)!r}; {remedy}")
 
 
 def _import_error(ref: str, error: BaseException, folder: Path) -> ValueError:

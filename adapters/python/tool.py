@@ -5,19 +5,26 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, get_type_hints
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field, PydanticSchemaGenerationError, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from adapters.python.function_call import CallThread
-from adapters.python.reference import RefSettings
+from adapters.python.calls import CallFailed, Failure
+from adapters.python.function_call import CallThread, is_async
+from adapters.python.process_host import NotRunning, ProcessHost
+from adapters.python.reference import FunctionSettings
+from adapters.python.thread_host import ThreadHost
+from adapters.python.worker import Run
+from gateway.a2a.model import Json
 from gateway.ports.tools import ConsentNeeded, SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 
 _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+_BROKEN, _CONSENT = "broken", "consent"
 
 
-class PythonToolSettings(RefSettings):
+class PythonToolSettings(FunctionSettings):
     """A tool of type `python`: one function."""
 
     idempotent: bool = Field(
@@ -26,7 +33,57 @@ class PythonToolSettings(RefSettings):
 
 
 class PythonTool:
-    """An async function runs in the event loop, any other in a thread of its own, which cannot be ended from outside."""
+    """An async function runs on the event loop that it shares with the other tools of its module; any other function runs in
+    a thread of its own, which cannot be ended from outside."""
+
+    def __init__(self, settings: PythonToolSettings) -> None:
+        """Raises: ValueError when there is no such function, or its arguments cannot be described. One that runs in a
+        process is looked for there."""
+        self._tools: tuple[SourceTool, ...] = ()
+        self._host: ThreadHost | ProcessHost
+        if settings.run_in == "process":
+            settings.check_place()
+            self._host = ProcessHost({"tool": settings.name}, settings.begin("tool"))
+        else:
+            service = ToolService(settings)
+            self._tools = (service.tool,)
+            owner = {"tools": settings.module}
+            self._host = ThreadHost(("module", settings.module), owner, service, settings.blocked_after)
+
+    async def tools(self) -> tuple[SourceTool, ...]:
+        if not self._tools and isinstance(self._host, ProcessHost):
+            try:
+                tool = await self._host.tool()
+            except NotRunning as error:
+                raise ToolError(error.detail) from None
+            self._tools = () if tool is None else (tool,)
+        return self._tools
+
+    async def run(self, run: ToolRun) -> ToolOutput:
+        try:
+            with (await self._host.calls()).begun(msgspec.json.encode(run.arguments)) as call:
+                try:
+                    while await call.more():
+                        for output in call.take():
+                            if isinstance(output, ToolOutput):
+                                return output
+                finally:
+                    await call.stop()
+        except NotRunning as error:
+            raise ToolError(error.detail) from None
+        except CallFailed as error:
+            failure = error.failure
+            if failure.kind == _CONSENT:
+                raise ConsentNeeded(failure.detail, failure.pages) from None
+            raise ToolError(failure.detail) from None
+        raise ToolError(f"{run.name} was ended before it returned")
+
+    async def aclose(self) -> None:
+        await self._host.aclose()
+
+
+class ToolService:
+    """Emits one ToolOutput for each call."""
 
     def __init__(self, settings: PythonToolSettings) -> None:
         """Raises: ValueError when there is no such function, or its arguments cannot be described."""
@@ -40,33 +97,34 @@ class PythonTool:
             raise ValueError(f"{settings.ref!r}: the arguments of {name!r} cannot be described: {why}") from error
         schema.pop("title", None)
         description = inspect.getdoc(self._function) or name
-        self._tools = (SourceTool(name, description, schema, settings.idempotent),)
+        self.tool = SourceTool(name, description, schema, settings.idempotent)
 
-    async def tools(self) -> tuple[SourceTool, ...]:
-        return self._tools
+    async def run(self, given: bytes, run: Run) -> None:
+        run.emit(await self._output(msgspec.json.decode(given)))
 
-    async def run(self, run: ToolRun) -> ToolOutput:
+    def failure(self, error: BaseException) -> Failure:
+        if isinstance(error, ConsentNeeded):
+            return Failure(_CONSENT, error.detail, error.pages)
+        return Failure(_BROKEN, f"{self.tool.name} raised {type(error).__name__}: {error}")
+
+    async def _output(self, arguments: dict[str, Json]) -> ToolOutput:
         try:
-            checked = self._arguments.model_validate(run.arguments)
+            checked = self._arguments.model_validate(arguments)
         except ValidationError as error:
             return ToolOutput(_problems(error), error=True)
         fields = self._arguments.model_fields
         named = {(fields[name].alias or name): getattr(checked, name) for name in checked.model_fields_set}
-        try:
-            result = await self._result(partial(self._function, **named))
-        except ConsentNeeded:
-            raise
-        except (Exception, SystemExit) as error:
-            raise ToolError(f"{run.name} raised {type(error).__name__}: {error}") from error
+        result = await self._result(partial(self._function, **named))
         if isinstance(result, ToolOutput):
             return result
         try:
             return ToolOutput(to_jsonable_python(result))
         except (PydanticSerializationError, ValueError, RecursionError) as error:
-            raise ToolError(f"{run.name} returned what cannot be told as JSON: {error}") from error
+            detail = f"{self.tool.name} returned what cannot be told as JSON: {error}"
+            raise CallFailed(Failure(_BROKEN, detail)) from error
 
     async def _result(self, call: Callable[[], Any]) -> Any:
-        if _is_async(self._function):
+        if is_async(self._function):
             result = call()
         else:
             thread = CallThread()
@@ -75,9 +133,6 @@ class PythonTool:
             finally:
                 thread.finish()
         return await result if inspect.isawaitable(result) else result
-
-    async def aclose(self) -> None:
-        """Nothing outlives a run."""
 
 
 class _NoTitles(GenerateJsonSchema):
@@ -106,10 +161,6 @@ def _problems(error: ValidationError) -> str:
         ": ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"])))
         for each in error.errors(include_url=False, include_input=False)[:5]
     )
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 factory = ToolFactory(settings=PythonToolSettings, build=PythonTool)

@@ -150,7 +150,7 @@ CATALOGUE: dict[str, Fault] = {
             "test_130_a_list_tells_of_a_task_that_cannot_be_read_and_of_all_the_others",
         ),
     ),
-    # --- time, callers, receivers, several processes ---
+    # --- time, callers, receivers ---
     "T1": Fault("the clock jumps"),
     "C1": Fault(
         "callers that leave, fall silent, or read too slowly",
@@ -182,6 +182,11 @@ CATALOGUE: dict[str, Fault] = {
             "test_a_receiver_that_is_gone_is_not_asked_again",
         ),
     ),
+    # --- the code of the operator ---
+    "P1": Fault("a Python agent or tool that exits, is interrupted, or cancels itself"),
+    "P2": Fault("a Python agent or tool that blocks its event loop"),
+    "P3": Fault("the process of a Python agent or tool that dies"),
+    # --- several processes ---
     "R1": Fault("two processes write one context"),
     "R2": Fault(
         "a new version among old ones, and back",

@@ -9,6 +9,9 @@ from gateway.foundation.clock import Clock
 from gateway.ports.adapter import Adapter, AdapterEvent, CallStarted, ErrorClass
 from gateway.testing.adapter_scripts import collect, completed, failure, request
 
+made: list[PythonFunction] = []
+"""What `agent_of` has made in this test."""
+
 
 def agent_of(function: object, clock: Clock | None = None, **settings: Any) -> PythonFunction:
     """An adapter for this function, as if it stood in a module."""
@@ -17,7 +20,8 @@ def agent_of(function: object, clock: Clock | None = None, **settings: Any) -> P
     path = list(sys.path)
     sys.modules[module.__name__] = module
     try:
-        return PythonFunction(PythonSettings(ref="agent_under_test:agent", **settings), clock)
+        made.append(PythonFunction(PythonSettings(ref="agent_under_test:agent", **settings), clock))
+        return made[-1]
     finally:
         del sys.modules[module.__name__]
         sys.path[:] = path

@@ -1,6 +1,7 @@
 """The `python` adapter passes the conformance suite; the turn and the values of a function follow its contract."""
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from typing import Any
@@ -44,7 +45,7 @@ class TestConformance(AdapterSuite):
     @pytest.fixture
     def adapter(self) -> PythonFunction:
         self.received: list[list[tuple[str, str]]] = []
-        self.released = asyncio.Event()
+        self.released = threading.Event()
         return agent_of(self._agent)
 
     async def _agent(self, turn: Turn) -> AsyncGenerator[Any, None]:
@@ -88,7 +89,7 @@ class TestConformance(AdapterSuite):
         self.script = script
 
     async def backend_is_released(self) -> None:
-        await self.released.wait()
+        await asyncio.to_thread(self.released.wait)
 
     async def backend_runs_tool(self, name: str, arguments: dict[str, Any], output: str) -> None:
         async def script(_: Turn) -> AsyncGenerator[Any, None]:

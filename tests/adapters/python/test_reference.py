@@ -7,9 +7,11 @@ import pytest
 from pydantic import ValidationError
 
 from adapters.python.function import PythonFunction, PythonSettings, factory
+from gateway.ports.adapter import AdapterError
+from gateway.ports.capabilities import ProbeReport
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 from gateway.testing.adapter_scripts import collect, request, text
-from tests.adapters.python.python_agents import agent_of
+from tests.adapters.python.python_agents import agent_of, made
 
 
 @pytest.fixture(autouse=True)
@@ -39,8 +41,13 @@ def test_unknown_settings_are_refused() -> None:
         PythonSettings.model_validate({"ref": "a:b", "functoin": "b"})
 
 
-def build(ref: str, base_dir: Path) -> PythonFunction:
-    return PythonFunction(PythonSettings.model_validate({"ref": ref}, context={"base_dir": base_dir}))
+def settings_of(ref: str, base_dir: Path, **more: object) -> PythonSettings:
+    return PythonSettings.model_validate({"ref": ref, **more}, context={"base_dir": base_dir})
+
+
+def build(ref: str, base_dir: Path, **more: object) -> PythonFunction:
+    made.append(PythonFunction(settings_of(ref, base_dir, **more)))
+    return made[-1]
 
 
 async def test_a_file_is_found_relative_to_the_configuration(tmp_path: Path) -> None:
@@ -70,7 +77,7 @@ async def test_a_module_beside_the_configuration_is_found(tmp_path: Path, monkey
 
 def test_two_agents_of_one_file_share_its_module(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def one(text): ...\ndef two(text): ...\nassert __name__ != '__main__'\n")
-    one, two = (build(f"./mine.py:{name}", tmp_path)._function for name in ("one", "two"))
+    one, two = (settings_of(f"./mine.py:{name}", tmp_path).load() for name in ("one", "two"))
     assert one.__globals__ is two.__globals__
 
 
@@ -179,3 +186,36 @@ async def test_a_file_may_have_the_name_of_a_package_of_the_gateway(tmp_path: Pa
     (tmp_path / "gateway").mkdir()
     (tmp_path / "gateway" / "agent.py").write_text("")
     assert text(await collect(build("./storage.py:reply", tmp_path), request("Hi"))) == "Hi"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import asyncio\nasyncio.get_running_loop().call_later(0, exit)",
+        "import asyncio\nasyncio.get_event_loop().call_later(0, exit)",
+    ],
+)
+async def test_a_module_finds_no_event_loop_when_it_is_imported(tmp_path: Path, source: str) -> None:
+    (tmp_path / "mine.py").write_text(source)
+    with pytest.raises(ValueError, match=r"importing './mine.py' failed with RuntimeError: .*event loop"):
+        build("./mine.py:reply", tmp_path)
+
+
+@pytest.mark.parametrize("ref", ["./mine.py:reply", "no_such_module:reply", "no_such.module:reply"])
+def test_a_function_of_a_process_is_looked_for_without_loading_it(tmp_path: Path, ref: str) -> None:
+    with pytest.raises(ValueError, match=r"there is no (file|module) .*(configuration file|`./file.py:name`)"):
+        build(ref, tmp_path, run_in="process")
+    (tmp_path / "mine.py").write_text("raise SystemExit(1)")
+    (tmp_path / "beside_too.py").write_text("raise SystemExit(1)")
+    build("./mine.py:reply", tmp_path, run_in="process")
+    build("beside_too:reply", tmp_path, run_in="process")
+
+
+async def test_a_probe_loads_the_function_of_a_process(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def reply(): ...")
+    with pytest.raises(AdapterError, match="'reply' does not take one argument"):
+        await build("./mine.py:reply", tmp_path, run_in="process").probe()
+    (tmp_path / "mine.py").write_text("def reply(text): return text")
+    adapter = build("./mine.py:reply", tmp_path, run_in="process")
+    assert await adapter.probe() == ProbeReport(notes=("./mine.py:reply is loaded",))
+    assert text(await collect(adapter, request("Hi"))) == "Hi"

@@ -1,0 +1,242 @@
+"""Runs a function in a process of its own. Law: the process begins with the first call, and again after it has died; what it
+was at has failed with the reason; it never outlives the gateway."""
+
+import asyncio
+import contextvars
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+import msgspec
+import structlog
+
+from adapters.python import wire
+from adapters.python.calls import Calls, Failure
+from adapters.python.loop_thread import Mailbox
+from gateway.a2a.model import Json
+from gateway.foundation.retry import backoff
+from gateway.ports.adapter import ErrorClass
+from gateway.ports.tools import SourceTool
+
+log = structlog.get_logger("adapters.python.process_host")
+
+_GRACE = 3.0
+"""Seconds that a process has to end."""
+_SILENCE = 5.0
+"""Seconds after which a process is killed that does not answer a cancellation: its event loop is blocked."""
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
+_LINE = 8192
+
+
+class NotRunning(Exception):
+    """The process cannot make calls. `retry_after`: seconds until it is started again; None if it cannot be started."""
+
+    def __init__(self, detail: str, retry_after: float | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.retry_after = retry_after
+
+
+class ProcessHost:
+    """Makes the calls of one function. For one event loop of the gateway."""
+
+    def __init__(self, owner: Mapping[str, str], begin: wire.Begin) -> None:
+        self._owner = owner
+        self._begin = begin
+        self._process: _Process | None = None
+        self._deaths = 0
+        self._not_before = 0.0
+
+    async def calls(self) -> Calls:
+        """Raises: NotRunning."""
+        process = self._latest()
+        await asyncio.shield(process.ready)
+        return process.calls
+
+    async def tool(self) -> SourceTool | None:
+        """The description of a function that is a tool. Raises: NotRunning."""
+        return await asyncio.shield(self._latest().ready)
+
+    def _latest(self) -> "_Process":
+        process = self._process
+        if process is None or process.over:
+            if process is not None:
+                self._note_death(process)
+                wait = self._not_before - asyncio.get_running_loop().time()
+                if wait > 0:
+                    raise NotRunning(f"{process.reason}; it is started again in {wait:.1f} s", wait)
+            process = self._process = _Process(self._owner, self._begin)
+        return process
+
+    def _note_death(self, process: "_Process") -> None:
+        """A process that has not ended a call since the death before is not started at once."""
+        if not process.noted:
+            process.noted = True
+            self._deaths = 1 if process.useful else self._deaths + 1
+            if self._deaths > 1:
+                self._not_before = process.ended_at + backoff(_FIRST_WAIT, _LONGEST_WAIT, self._deaths - 1)
+
+    async def aclose(self) -> None:
+        """Idempotent."""
+        if self._process is not None:
+            await self._process.aclose()
+
+
+class _Process:
+    """One process, from its start to its end: a WorkerPort. `useful`: it has ended a call."""
+
+    def __init__(self, owner: Mapping[str, str], begin: wire.Begin) -> None:
+        loop = asyncio.get_running_loop()
+        self.calls = Calls(self)
+        self.ready: asyncio.Future[SourceTool | None] = loop.create_future()
+        self.over = self.useful = self.noted = False
+        self.reason = ""
+        self.ended_at = 0.0
+        self._owner = owner
+        self._begin = begin
+        self._loop = loop
+        self._in, self._out = wire.Lines(self._received, self._closed), wire.LineWriter()
+        self._mailbox = Mailbox[bytes](loop.call_soon, self._out.send)
+        self._disconnected = asyncio.Event()
+        self._closing = False
+        self._doubt: asyncio.TimerHandle | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        # In no task group, because the process outlives a turn. `aclose` waits for it.
+        self._life = loop.create_task(self._live(), context=contextvars.Context())
+
+    async def _live(self) -> None:
+        try:
+            process = self._process = await self._spawn()
+        except OSError as error:
+            return self._end(f"its process cannot be started: {error}")
+        if self._closing:
+            self._kill()
+        code = await process.wait()
+        # What the process sent before its end counts.
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._disconnected.wait(), _GRACE)
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        if not self._closing:
+            log.error("python.process-ended", **self._owner, detail=self.reason or f"its process {how}")
+        return self._end(self.reason or f"its process {how}")
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        """Raises: OSError."""
+        # By file descriptor: its incoming messages, its outgoing ones, what it prints.
+        incoming, to_process = os.pipe()
+        from_process, outgoing = os.pipe()
+        printed, printing = os.pipe()
+        try:
+            await self._loop.connect_write_pipe(lambda: self._out, os.fdopen(to_process, "wb", buffering=0))
+            await self._loop.connect_read_pipe(lambda: self._in, os.fdopen(from_process, "rb", buffering=0))
+            await self._loop.connect_read_pipe(lambda: _Output(self._print), os.fdopen(printed, "rb", buffering=0))
+            self._mailbox.post(wire.encode(self._begin))
+            return await asyncio.create_subprocess_exec(
+                # Without `-P`, files of the working directory would hide modules of the gateway.
+                *(sys.executable, "-u", "-P", "-m", "adapters.python.child", str(incoming), str(outgoing)),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=printing,
+                stderr=printing,
+                pass_fds=(incoming, outgoing),
+                start_new_session=True,
+            )
+        finally:
+            for given in (incoming, outgoing, printing):
+                os.close(given)
+
+    # --- the way to it
+
+    def start(self, number: int, given: bytes) -> None:
+        self._mailbox.post(wire.encode(wire.Start(number, msgspec.Raw(given))))
+
+    def give(self, number: int, weight: int) -> None:
+        self._mailbox.post(wire.encode(wire.Give(number, weight)))
+
+    def stop(self, number: int) -> None:
+        self._mailbox.post(wire.encode(wire.Stop(number)))
+        if self._doubt is None:
+            self._doubt = self._loop.call_later(_SILENCE, self._kill)
+
+    # --- the way back
+
+    def _received(self, line: bytes) -> None:
+        match wire.from_process.decode(line):
+            case wire.Value() as message:
+                self.calls.value(message.number, wire.value_of(message))
+            case wire.End(number=number, failure=failure):
+                self.useful = True
+                self.calls.end(number, failure)
+            case wire.Ready(tool=tool):
+                self.ready.set_result(tool)
+            case wire.Alive():
+                self._believe()
+            case wire.Log(fields=fields):
+                self._log(fields)
+            case wire.Refused(detail=detail):
+                self.reason = detail
+
+    def _print(self, line: str) -> None:
+        log.info("python.output", **self._owner, line=line)
+
+    def _log(self, fields: dict[str, Json]) -> None:
+        event, level = fields.pop("event", ""), fields.pop("level", "info")
+        log.log({"warning": 30, "error": 40, "critical": 50}.get(str(level), 20), event, **{**fields, **self._owner})
+
+    # --- its end
+
+    def _closed(self) -> None:
+        """Its end of the connection is closed: it ends, or can do nothing any more."""
+        self._disconnected.set()
+        if not self._closing:
+            self._loop.call_later(_GRACE, self._kill)
+
+    def _kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    def _believe(self) -> None:
+        if self._doubt is not None:
+            self._doubt.cancel()
+            self._doubt = None
+
+    def _end(self, reason: str) -> None:
+        self._believe()
+        self.over, self.reason, self.ended_at = True, reason, self._loop.time()
+        self._out.close()
+        if not self.ready.done():
+            self.ready.set_exception(NotRunning(reason))
+            self.ready.exception()  # asyncio logs an exception that is never retrieved
+        self.calls.fail_all(Failure(ErrorClass.BACKEND_FAILED, reason))
+
+    async def aclose(self) -> None:
+        self._closing = True
+        self._out.close()
+        await asyncio.wait({self._life}, timeout=_GRACE)
+        self._kill()
+        await asyncio.wait({self._life})
+
+
+class _Output(asyncio.Protocol):
+    """Lines of text. A line without an end is told in pieces of 8 KiB and more."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._rest = b""
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._tell_line(line)
+        if len(self._rest) > _LINE:
+            line, self._rest = self._rest, b""
+            self._tell_line(line)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._rest:
+            self._tell_line(self._rest)
+
+    def _tell_line(self, line: bytes) -> None:
+        self._tell(line.decode(errors="replace"))

@@ -78,7 +78,12 @@ def test_defaults_are_marked_and_given_values_are_not() -> None:
     assert mine[1] == "    type: python"
     assert "    default: true" in mine
     assert "    busy_context: queue  # default" in mine
-    assert mine[-2:] == ["    ref: ./mine.py:reply", "    direct_replies: false  # default"]
+    assert mine[-4:] == [
+        "    ref: ./mine.py:reply",
+        "    run_in: thread  # default",
+        "    blocked_after: 1s  # default",
+        "    direct_replies: false  # default",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,9 @@ class ProcessHost:
                 self._note_death(process)
                 wait = self._not_before - asyncio.get_running_loop().time()
                 if wait > 0:
-                    raise NotRunning(f"{process.reason}; it is started again in {wait:.1f} s", wait)
+                    raise NotRunning(
+                        f"{process.reason or 'its process has ended'}; it is started again in {wait:.1f} s", wait
+                    )
             process = self._process = _Process(self._owner, self._begin)
         return process
 
@@ -86,7 +88,7 @@ class ProcessHost:
 
 
 class _Process:
-    """One process, from its start to its end: a WorkerPort. `useful`: it has ended a call."""
+    """One process, from its start to its end: a WorkerPort. `over`: it takes no more calls. `useful`: it has ended one."""
 
     def __init__(self, owner: Mapping[str, str], begin: wire.Begin) -> None:
         loop = asyncio.get_running_loop()
@@ -158,7 +160,7 @@ class _Process:
     def stop(self, number: int) -> None:
         self._mailbox.post(wire.encode(wire.Stop(number)))
         if self._doubt is None:
-            self._doubt = self._loop.call_later(_SILENCE, self._kill)
+            self._doubt = self._loop.call_later(_SILENCE, self._kill_silent)
 
     # --- the way back
 
@@ -190,8 +192,14 @@ class _Process:
     def _closed(self) -> None:
         """Its end of the connection is closed: it ends, or can do nothing any more."""
         self._disconnected.set()
+        self.over, self.ended_at = True, self._loop.time()
         if not self._closing:
             self._loop.call_later(_GRACE, self._kill)
+
+    def _kill_silent(self) -> None:
+        self.reason = f"its process was killed: its event loop did not answer for {_SILENCE:g} s"
+        self.over, self.ended_at = True, self._loop.time()
+        self._kill()
 
     def _kill(self) -> None:
         if self._process is not None and self._process.returncode is None:

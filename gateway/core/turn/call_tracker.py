@@ -200,6 +200,9 @@ class ToolCallTracker:
             return
         if call.status is not None:
             raise _broken(f"tool call {event.call_id!r} was answered twice")
+        if call.facts.origin != "backend":
+            # The name is that of another tool; who runs a call is known for certain when it is answered.
+            call.facts = replace(call.facts, origin="backend", server=None)
         self.settle(call, Settled(ToolCallStatus.FAILED if event.error else ToolCallStatus.COMPLETED, event.output))
 
 

@@ -5,6 +5,8 @@ import logging
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from adapters.openai.responses.continuation import Chain
 from adapters.openai.responses.stream import ResponseParser
@@ -921,3 +923,59 @@ def test_a_request_for_consent_is_given_again_after_a_new_start() -> None:
         "StartedOver",
         "ConsentAsked",
     ]
+
+
+# --- whatever is interleaved, repeated or lost
+
+
+def message_events(name: str, index: int, pieces: list[str], lost: int) -> list[Event]:
+    """The events of one message; the delta with the number `lost` does not come."""
+    place = {"output_index": index}
+    deltas = [delta(text, item_id=name) | place for number, text in enumerate(pieces) if number != lost]
+    return [added("message", id=name) | place, *deltas, whole("".join(pieces), id=name) | place]
+
+
+def call_events(name: str, index: int, pieces: list[str], lost: int) -> list[Event]:
+    place = {"output_index": index}
+    call = {"id": name, "call_id": f"call_{name}", "name": "f"}
+    piece = {"type": "response.function_call_arguments.delta", "item_id": name} | place
+    deltas = [piece | {"delta": text} for number, text in enumerate(pieces) if number != lost]
+    return [added("function_call", **call) | place, *deltas, done("function_call", arguments="".join(pieces), **call)]
+
+
+PIECES = some.lists(some.sampled_from(["a", "b", " "]), min_size=1, max_size=4)
+
+
+@given(data=some.data())
+def test_whatever_is_interleaved_repeated_or_lost_every_text_and_every_call_comes_once(data: some.DataObject) -> None:
+    texts = data.draw(some.lists(PIECES, max_size=3))
+    calls = data.draw(some.lists(PIECES, max_size=2))
+    made = [(message_events, f"m{n}", pieces) for n, pieces in enumerate(texts)]
+    made += [(call_events, f"c{n}", pieces) for n, pieces in enumerate(calls)]
+    queues = [
+        make(name, index, pieces, data.draw(some.integers(0, 5))) for index, (make, name, pieces) in enumerate(made)
+    ]
+    output = [queue[-1]["item"] for queue in queues]
+    stream: list[Event] = []
+    while queues := [queue for queue in queues if queue]:
+        stream.append(data.draw(some.sampled_from(queues)).pop(0))
+        if data.draw(some.booleans()):
+            stream.append({"type": "response.in_progress", "response": {"id": "resp_1"}})
+    stream = [event | {"sequence_number": number} for number, event in enumerate(stream, 1)]
+    for event in data.draw(some.lists(some.sampled_from(stream), max_size=3)) if stream else ():
+        stream.insert(data.draw(some.integers(stream.index(event) + 1, len(stream))), event)
+    response = {"id": "resp_1", "status": "completed", "output": data.draw(some.permutations(output))}
+    events = read(CREATED, *stream, {"type": "response.completed", "response": response})
+
+    told, growing = dict[str, str](), ""
+    for event in events:
+        match event:
+            case TextDelta(text=text):
+                growing += text
+            case MessageReady(text=text, key=key):
+                assert key not in told
+                told[key], growing = text, ""
+    assert (told, growing) == ({f"m{n}": "".join(pieces) for n, pieces in enumerate(texts)}, "")
+    ready = [(event.call_id, event.arguments) for event in events if isinstance(event, ToolCallReady)]
+    assert sorted(ready) == [(f"call_c{n}", "".join(pieces)) for n, pieces in enumerate(calls)]
+    assert StartedOver() not in events

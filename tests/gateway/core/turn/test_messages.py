@@ -11,7 +11,6 @@ from hypothesis import strategies as some
 from gateway.a2a import tool_calls
 from gateway.a2a.model import (
     Artifact,
-    Json,
     Message,
     Part,
     Role,
@@ -244,14 +243,28 @@ def test_what_the_backend_ran_in_an_answer_that_is_not_whole_has_its_outcome() -
 # --- whose tool it is
 
 
-def test_a_tool_of_the_backend_that_is_named_like_one_of_the_gateways_is_never_told_as_the_gateways() -> None:
-    begun = ToolCallAnnounced("m", "ask", handled=True, server="mcp:other")
-    ready = ToolCallReady("m", "ask", "{}", handled=True, server="mcp:other")
-    told: list[Json] = []
-    for update in updates(turn(tools=TOOLS), begun, ready, ToolResultReady("m", "3"), DONE):
+def facts_of(*events: AdapterEvent) -> list[dict[str, Any]]:
+    """What callers are told of the tool calls, with each phase."""
+    told: list[dict[str, Any]] = []
+    for update in updates(turn(tools=TOOLS), *events):
         assert isinstance(update, TaskStatusUpdateEvent)
         message = update.status.message
         told += [(part.metadata or {})[tool_calls.URI] for part in (message.parts if message else ())]
         told += [update.metadata[tool_calls.URI]] if update.metadata else []
+    return told
+
+
+def test_a_tool_of_the_backend_that_is_named_like_one_of_the_gateways_is_never_told_as_the_gateways() -> None:
+    begun = ToolCallAnnounced("m", "ask", handled=True, server="mcp:other")
+    ready = ToolCallReady("m", "ask", "{}", handled=True, server="mcp:other")
+    told = facts_of(begun, ready, ToolResultReady("m", "3"), DONE)
     assert {(fact["origin"], fact.get("server")) for fact in told} == {("backend", "mcp:other")}
     assert [fact["phase"] for fact in told] == ["args-delta", "requested", "executing", "succeeded"]
+
+
+def test_a_call_that_turns_out_to_be_answered_by_the_backend_is_the_backends_from_then_on() -> None:
+    told = facts_of(ToolCallReady("m", "ask", "{}"), ToolResultReady("m", "3"), DONE)
+    assert [(fact["phase"], fact["origin"], fact.get("server")) for fact in told] == [
+        ("requested", "gateway", "test:box"),
+        ("succeeded", "backend", None),
+    ]

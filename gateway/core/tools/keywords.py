@@ -37,7 +37,7 @@ _NODES_PER_STEP = 4
 """Values that a step makes a text of, to compare them."""
 
 _LARGE = 2**64
-"""From here on, a whole number in arguments is decoded as a float."""
+"""From here on, a whole number and a float are the same where the float is exact."""
 
 _SCOPE = 10
 """Steps of a search through the scopes of a dynamic reference."""

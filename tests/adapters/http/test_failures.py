@@ -106,6 +106,7 @@ class TestAnswers:
             ("500 Oops", b'{"error":null}', ErrorClass.BACKEND_FAILED),
             ("500 Oops", b'{"error":"a bare text"}', ErrorClass.BACKEND_FAILED),
             ("500 Oops", b"\xff\xfe[" + b"[" * 30_000, ErrorClass.BACKEND_FAILED),
+            ("500 Oops", b'{"error":{"code":' + b"[" * 930 + b"]" * 930 + b"}}", ErrorClass.BACKEND_FAILED),
             ("200 OK", b"<!DOCTYPE html><html></html>", ErrorClass.CONTRACT_BROKEN),
             ("200 OK", error_body(message="limit", code="rate_limit_exceeded"), ErrorClass.RATE_LIMITED),
             ("204 No Content", b"", ErrorClass.CONTRACT_BROKEN),

@@ -25,6 +25,9 @@ SCHEMA = {
 }
 
 
+DEEP = "[" * 101 + "]" * 101
+
+
 class Orders:
     """An API that echoes its request; /slow never answers."""
 
@@ -63,6 +66,8 @@ class Orders:
                 return Response(bytes(range(256)), media_type="image/png")
             case "broken-json":
                 return Response("{", media_type="application/json")
+            case "deep":
+                return Response(DEEP, media_type="application/json")
             case "problem":
                 return JSONResponse({"title": "gone"}, status_code=410, media_type="application/problem+json")
             case "no-key":
@@ -170,6 +175,7 @@ async def test_an_argument_cannot_reach_another_path(orders: Orders, base: str) 
         ("empty", ToolOutput(None)),
         ("binary", ToolOutput({"mediaType": "image/png", "bytes": 256})),
         ("broken-json", ToolOutput("{")),
+        ("deep", ToolOutput(DEEP)),
         ("problem", ToolOutput({"status": 410, "answer": {"title": "gone"}}, error=True)),
         ("down", ToolOutput({"status": 500, "answer": "down"}, error=True)),
         ("huge", ToolOutput("x" * 4 * 1024 * 1024)),

@@ -120,6 +120,11 @@ class Gateway:
                 for task in tasks:
                     task.cancel()
 
+    def log_refused(self, status: int, peer: str | None) -> None:
+        """The line of a request that never reached `app`."""
+        if self._requests is not None:
+            self._requests.add("request", {"status": status, "peer": peer})
+
     def _agents(self) -> Agents:
         """The agents of the current configuration."""
         return self.app.agents

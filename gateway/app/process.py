@@ -42,7 +42,7 @@ async def serve(
         served = config.model_copy(update={"server": config.server.bound_to(bound.getsockname()[1])})
         signals = Signals()
         async with running(served, Registry(), on_built=partial(_log_built, served)) as gateway:
-            server = HttpServer(gateway.app, bound, served.limits.stream_blocked)
+            server = HttpServer(gateway.app, bound, served.limits.stream_blocked, gateway.log_refused)
             # The objects that exist at this point stay alive, so no later collection examines them.
             gc.freeze()
             gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])

@@ -130,6 +130,8 @@ class Connection(HttpToolsProtocol):
     idle_seconds = SERVER_KEEP_ALIVE
     retiring = False
     """The process is about to end."""
+    told: Callable[[int, str | None], None] = staticmethod(lambda _status, _peer: None)
+    """Gets the status and the peer of each request that is refused here."""
 
     def __init__(
         self,
@@ -361,6 +363,7 @@ class Connection(HttpToolsProtocol):
                 % (STATUS_LINE[status], len(body), body)
             )
             self._linger(_LINGER_SECONDS)
+            self.told(status, self.client[0] if self.client else None)
 
     def _linger_unread(self) -> bool:
         """Whether a complete response ends its connection before the request has arrived: the peer may still send the rest."""

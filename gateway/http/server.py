@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from starlette.types import ASGIApp
@@ -41,11 +41,19 @@ def listen(host: str, port: int) -> socket.socket:
 class HttpServer:
     """Serves one application on one socket."""
 
-    def __init__(self, app: ASGIApp, bound: socket.socket, blocked: float = BLOCKED_SECONDS) -> None:
-        """`blocked` is the number of seconds after which the connection of a peer that reads nothing is closed."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        bound: socket.socket,
+        blocked: float = BLOCKED_SECONDS,
+        refused: Callable[[int, str | None], None] = lambda _status, _peer: None,
+    ) -> None:
+        """`blocked` is the number of seconds after which the connection of a peer that reads nothing is closed. `refused` gets
+        the status and the peer of each request that never reached the application."""
 
         class ServerConnection(Connection):
             blocked_seconds = blocked
+            told = staticmethod(refused)
 
         self._connection = ServerConnection
         self._socket = bound

@@ -72,6 +72,17 @@ class Served:
         async with httpx2.AsyncClient(trust_env=False, timeout=BOUND) as client:
             return (await client.get(f"{self.url}{path}")).status_code
 
+    async def say(self, head: bytes) -> bytes:
+        """The answer to these bytes."""
+        host, _, port = self.url.removeprefix("http://").partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(head)
+        writer.write_eof()
+        async with asyncio.timeout(BOUND):
+            answer = await reader.read()
+        writer.close()
+        return answer
+
     async def ended(self) -> list[str]:
         """All lines, once it has ended."""
         self.process.send_signal(signal.SIGTERM)
@@ -128,6 +139,7 @@ async def test_every_line_is_an_object_and_each_request_and_each_turn_has_one(st
     await served.send("fail")
     await served.send("hello", agent="nobody")
     assert await served.get("/nothing?key=secret") == 404
+    assert b" 501 " in await served.say(b"CONNECT a:1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
     told = events(await served.ended())
     assert [line["event"] for line in told][:2] == ["start.agents", "start.ready"]
     assert told[1]["url"] == served.url
@@ -142,18 +154,19 @@ async def test_every_line_is_an_object_and_each_request_and_each_turn_has_one(st
     assert all(turn["ms"] > 0 for turn in turns)
 
     requests = [line for line in told if line["event"] == "request"]
-    assert [(each["method"], each["path"], each["status"], each.get("operation")) for each in requests] == [
+    assert [(each.get("method"), each.get("path"), each["status"], each.get("operation")) for each in requests] == [
         ("POST", "/a2a/mine", 200, "SendMessage"),
         ("POST", "/a2a/mine", 200, "SendMessage"),
         ("POST", "/a2a/nobody", 404, None),
         ("GET", "/nothing", 404, None),
+        (None, None, 501, None),
     ]
     assert [(each.get("agent"), each.get("error")) for each in requests][:3] == [
         ("mine", None),
         ("mine", None),
         (None, "NOT_FOUND"),
     ]
-    assert all(each["ms"] > 0 and each["peer"] == "127.0.0.1" for each in requests)
+    assert all(each.get("ms", 1) > 0 and each["peer"] == "127.0.0.1" for each in requests)
     assert "secret" not in str(told)
 
     own = [(line["event"], line["logger"]) for line in told if "logger" in line]

@@ -91,15 +91,16 @@ def contradiction(wanted: str | None, declared: Ownership, policies: AgentPolici
 
 
 def rebuild_ownership(
-    kind: ErrorClass, thread: ThreadRecord, declared: Ownership, policies: AgentPolicies
+    kind: ErrorClass, thread: ThreadRecord, declared: Ownership, policies: AgentPolicies, *, stuck: bool = False
 ) -> Ownership | None:
     """The ownership of the new epoch in which the thread continues after this error, or None when it cannot continue.
+    `stuck` says that the backend takes nothing any more that continues from the handle.
 
     Source: docs/state-model.md, scenarios 28, 40, 41.
     """
     if policies.on_lost_handle != "rebuild" or thread.owner is not StorageOwner.BACKEND or thread.handle is None:
         return None
-    if kind.meaning.handle_lost:
+    if kind.meaning.handle_lost or stuck:
         return Ownership(thread.owner, thread.handle_kind)
     if kind is ErrorClass.STORAGE_DISABLED and declared.either:
         return Ownership(StorageOwner.GATEWAY, HandleKind.NONE)

@@ -186,7 +186,11 @@ class ServiceCallLoop:
         """The request of the next try, recorded and after its wait. Raises: `error` where there is none."""
         run, thread, runtime = self.context.run, self.context.thread, self.context.runtime
         doubt = self._doubt(error)
-        if doubt is not None:
+        # Nothing can be taken back from a static conversation.
+        stuck = (
+            doubt is not None and doubt.turn is not None and thread.handle is not None and ownership.is_static(thread)
+        )
+        if doubt is not None and not stuck:
             return await self._narrow(error, doubt)
         declared = run.agent.adapter.ownership
         owned = ownership.of_thread(thread, declared)
@@ -199,7 +203,7 @@ class ServiceCallLoop:
                 raise error
             reread = await self._wait(error, wait)
             return await self._preparation.request() if reread else request
-        following = ownership.rebuild_ownership(error.kind, thread, declared, run.agent.policies)
+        following = ownership.rebuild_ownership(error.kind, thread, declared, run.agent.policies, stuck=stuck)
         if following is None or self._phase is CallProgress.EMITTED:
             raise error
         return await self._rebuild(error, following)
@@ -209,16 +213,14 @@ class ServiceCallLoop:
         context = self.context
         if not error.kind.meaning.refuses_content or self._phase is CallProgress.EMITTED:
             return None
-        doubt = narrower(context.view, context.doubt, context.run.service_call)
-        # Nothing can be taken back from a static conversation.
-        stuck = doubt is not None and doubt.turn is not None and ownership.is_static(context.thread)
-        return None if stuck else doubt
+        return narrower(context.view, context.doubt, context.run.service_call)
 
     async def _narrow(self, error: AdapterError, doubt: Doubt) -> ServiceRequest:
         """The request without what is in doubt. What is in doubt counts as refused when this request is accepted."""
         context = self.context
-        if doubt.turn is not None:
-            [*base] = await context.runtime.ledger.turn_base(doubt.turn)
+        if doubt.turn is not None and context.thread.handle is not None:
+            # Without a handle the turn is in no chain: the gateway keeps the conversation, or tells it from its beginning.
+            base = await context.runtime.ledger.turn_base(doubt.turn)
             doubt = replace(doubt, handle=base[0] if base else None)
         context.doubt = doubt
         found = {"failure": error.kind, "detail": error.detail, "items": len(doubt.positions), "turn": doubt.turn}

@@ -275,6 +275,7 @@ GOLDEN: tuple[str, ...] = (
     "call 2 refused for a tool's output, and what stands for it refused too",
     "call 2 refused for a tool's output, and the next message refused",
     "call 2 refused for a tool's output, static, and the next message refused",
+    "call 2 refused for a tool's output, static, and what stands for it refused too, rebuild",
     "call 2 of a tool round fails, the next message refused",
     "call 2 of a tool round fails, its output refused with the next message",
     "handle lost, rebuild refused",

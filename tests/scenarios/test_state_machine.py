@@ -336,6 +336,8 @@ class Conversations(Walk):
                     self.end(run)
                 await self.then()
             await soon(self.core.runner.idle())
+            # What an idle process still holds goes back with its next upkeep; the next process would wait for that.
+            await self.core.runner._upkeep.renew()
             self.world.leave(self.process)
             await self.process.stop()
             self.processes[0] = await self.start()
@@ -381,6 +383,39 @@ class TwoProcesses(Conversations):
         self.run(step())
 
 
+class Refusals(Conversations):
+    """A backend that often is away, or does not take what a request carries, in a few messages in a row."""
+
+    @rule(
+        context=some.sampled_from(CONTEXTS[:2]),
+        hows=some.lists(some.sampled_from(["away", "refuses", "tool, away", "tool, refuses"]), min_size=2, max_size=4),
+        takes=some.lists(some.booleans(), min_size=8, max_size=8),
+    )
+    def messages_in_a_row_go_wrong(self, context: str, hows: list[str], takes: list[bool]) -> None:
+        """`takes`: whether the backend takes the second try, without what is in doubt."""
+
+        async def step() -> None:
+            for how in hows:
+                await self.say(context, "at once", None)
+                if how.startswith("tool") and (going := self.going_in(context)) is not None:
+                    self.ask(going, 0)
+                    await self.then()
+                    while (run := self.at_tool(0)) is not None:
+                        self.end(run)
+                        await self.then()
+                if (going := self.going_in(context)) is not None:
+                    going.fail(NOT_TAKEN if how.endswith("refuses") else REFUSED)
+                    await self.then()
+                while how.endswith("refuses") and (going := self.going_in(context)) is not None and takes:
+                    if takes.pop():
+                        self.complete(going)
+                    else:
+                        going.fail(NOT_TAKEN)
+                    await self.then()
+
+        self.run(step())
+
+
 STEPS = 50
 """In one walk, at most."""
 
@@ -409,6 +444,11 @@ OWNERS = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 @OWNERS
 def test_what_must_hold_holds_after_every_step_of_a_random_walk(ownership: Ownership) -> None:
     assert walk(Conversations, ownership, 60) >= 2500
+
+
+@OWNERS
+def test_what_a_backend_refuses_never_holds_up_a_conversation(ownership: Ownership) -> None:
+    assert walk(Refusals, ownership, 40) >= 2000
 
 
 @OWNERS

@@ -275,6 +275,23 @@ ROWS = [
         ["FAILED", "FAILED", "COMPLETED"],
     ),
     Row(
+        "call 2 refused for a tool's output, static, and what stands for it refused too, rebuild",
+        [asks("r1", C1), refused(), refused(), says("A2", "r2"), says("A3", "r3")],
+        {"one": "O"},
+        [Send("1"), Send("2"), Send("3")],
+        {
+            "BS": [
+                (None, ["U 1"]),
+                ("c", ["O c1 O"]),
+                ("c", [f"O c1 {REFUSED_OUTPUT}", "U 2"]),
+                (None, ["U 1", "C c1 one", f"O c1 {REFUSED_OUTPUT}", "U 2"]),
+                ("c", ["U 3"]),
+            ],
+        },
+        ["FAILED", "COMPLETED", "COMPLETED"],
+        {"on_lost_handle": "rebuild"},
+    ),
+    Row(
         "call 2 of a tool round fails, the next message refused",
         [asks("r1", C1), rejected(), refused(), refused(), says("A3", "r3")],
         {"one": "O"},

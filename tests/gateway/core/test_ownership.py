@@ -140,6 +140,8 @@ def test_a_thread_continues_after_a_lost_handle_only_where_that_is_configured(ki
     assert rebuild_ownership(kind, thread(G), G, REBUILD) is None
     assert rebuild_ownership(kind, thread(BR, "r1"), BR, REBUILD) == (BR if kind in LOST else None)
     assert rebuild_ownership(kind, thread(BS, "c1"), BS, REBUILD) == (BS if kind in LOST else None)
+    assert rebuild_ownership(kind, thread(BS, "c1"), BS, REBUILD, stuck=True) == BS
+    assert rebuild_ownership(kind, thread(BS, "c1"), BS, AgentPolicies(), stuck=True) is None
 
 
 def test_a_backend_that_keeps_nothing_gets_the_whole_conversation_where_the_adapter_can() -> None:

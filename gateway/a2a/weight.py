@@ -38,10 +38,11 @@ def _part(part: Part) -> int:
         return len(part.text)
     if part.raw is not None:
         return len(part.raw)
-    return _data(part.data) if isinstance(part.data, dict | list | str) else 0
+    return data_weight(part.data) if isinstance(part.data, dict | list | str) else 0
 
 
-def _data(data: Json) -> int:
+def data_weight(data: Json) -> int:
+    """The same for any JSON."""
     size, waiting, left = 0, [data], _VALUES
     while waiting:
         if not (left := left - 1):

@@ -13,6 +13,7 @@ import structlog
 from msgspec import UNSET
 
 from gateway.a2a import tool_calls
+from gateway.a2a.weight import data_weight
 from gateway.core.citations import number_sources
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN, TOOLS_FAILING
 from gateway.core.tools import prompts, tool_call
@@ -21,6 +22,7 @@ from gateway.core.tools.toolset import OfferedTool, beginning_of, bounded
 from gateway.core.turn.commands import Publish
 from gateway.engine.executor import CommandExecutor
 from gateway.engine.turn_context import TurnContext, TurnFailed
+from gateway.foundation.off_loop import off_loop
 from gateway.foundation.tasks import stop
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ledger.states import ToolCallStatus
@@ -155,10 +157,9 @@ class ToolRounds:
             settled = await invoke(tool, call, run.live.context_id, run.caller.principal, progress)
             if isinstance(settled, ConsentNeeded):
                 return await self.executor.perform(machine.pause_tool(call, settled.pages))
-            settled = await self._masked(tool, settled)
             if run.agent.policies.uncited_sources == "drop" and settled.status is ToolCallStatus.COMPLETED:
                 settled = await self._with_numbers(settled)
-            return await self._settle(call, settled)
+            return await self._settle(call, await self._masked(tool, settled))
 
     async def _with_numbers(self, settled: Settled) -> Settled:
         """Numbers its sources, from the highest number of the conversation on. Source: docs/state-model.md, scenario 98."""
@@ -171,12 +172,14 @@ class ToolRounds:
         return replace(settled, output=output)
 
     async def _masked(self, tool: OfferedTool, settled: Settled) -> Settled:
-        """Masks a result that was cut for the model: as a whole, then it is cut as well. A large one takes time."""
+        """Masks the result for its caller: as a whole, then it is cut as it was for the model. A large one takes time."""
         shown = self.context.machine.facts.rendering
-        if not shown.redact or settled.under_masks is UNSET:
+        if not shown.redact:
             return settled
-        phase, limit = tool_call.PHASES[settled.status], tool.max_result
-        response = await asyncio.to_thread(tool_calls.respond, phase, settled.under_masks, shown, limit)
+        cut = settled.under_masks is not UNSET
+        whole, limit = (settled.under_masks, tool.max_result) if cut else (settled.output, None)
+        phase = tool_call.PHASES[settled.status]
+        response = await off_loop(data_weight(whole), tool_calls.respond, phase, whole, shown, limit)
         return replace(settled, under_masks=response)
 
     async def _settle(self, call: ToolCall, settled: Settled) -> None:

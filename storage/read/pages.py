@@ -36,10 +36,17 @@ def task_page(
     return TaskPage(tuple(listed), total, more or len(listed) < len(found))
 
 
-def size_of(row: Sequence[Any]) -> int:
-    """The bytes of the texts in the row."""
-    texts = (cell for cell in row if isinstance(cell, str))
-    return sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
+def size_of(*texts: str | None) -> int:
+    """The bytes of these texts."""
+    return sum([len(text) if text.isascii() else len(text.encode()) for text in texts if text])
+
+
+_STATUS_MESSAGE = TaskRecord.__struct_fields__.index("status_message")
+
+
+def turn_size(row: Sequence[Any]) -> int:
+    """The bytes that a row of a turn takes: its message, and what both sides said and made."""
+    return size_of(row[1], row[-2], row[-1])
 
 
 @cache
@@ -60,7 +67,7 @@ def _tasks(
         for row in rows:
             if len(found) == limits.tasks or used >= limits.size:
                 return found, True
-            size = size_of(row)
+            size = size_of(row[_STATUS_MESSAGE])
             used += size
             found.append(_task(row, size))
     return found, False
@@ -84,7 +91,7 @@ def _with_turns(connection: sqlite3.Connection, found: list[_Found], limits: Pag
             break
         rows = at_once[record.id] if at_once is not None else _rows(connection, record.id, limits)
         turns = corrupt or (rows if isinstance(rows, CorruptRecord) else _turns(record.id, rows))
-        whole = size + (0 if isinstance(rows, CorruptRecord) else sum(map(size_of, rows)))
+        whole = size + (0 if isinstance(rows, CorruptRecord) else sum(map(turn_size, rows)))
         used += whole
         listed.append(ListedTask(record, turns, whole))
     return listed
@@ -93,10 +100,10 @@ def _with_turns(connection: sqlite3.Connection, found: list[_Found], limits: Pag
 def _rows_of_all(
     connection: sqlite3.Connection, tasks: list[str], limits: PageLimits, room: int
 ) -> dict[str, _Rows] | None:
-    """The rows of the turns of all tasks by one query, which is the quickest way; None when they take more than `room`
-    bytes, when one cannot be read, or when only the latest history of each task is asked for."""
-    if limits.history or not tasks:
-        return None if tasks else {}
+    """The rows of the turns of all tasks by one query, which is the quickest way, and may read more history than is asked
+    for; None when they take more than `room` bytes, or when one cannot be read."""
+    if not tasks:
+        return {}
     found: dict[str, _Rows] = {task: [] for task in tasks}
     values = {f"task_{index}": task for index, task in enumerate(tasks)}
     longest = connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
@@ -104,7 +111,7 @@ def _rows_of_all(
     try:
         with closing(connection.execute(_turns_of(len(tasks), limits), values)) as rows:
             for task, *row in rows:
-                room -= size_of(row)
+                room -= turn_size(row)
                 if room < 0:
                     return None
                 found[task].append(row)
@@ -129,7 +136,7 @@ def _rows(connection: sqlite3.Connection, task: str, limits: PageLimits) -> _Row
 
 
 def _turns_of(count: int, limits: PageLimits) -> str:
-    return turns_of(count, history=limits.history is None, artifacts=limits.artifacts)
+    return turns_of(count, history=limits.history != 0, artifacts=limits.artifacts)
 
 
 def recent_values(task: str, history: int) -> dict[str, Any]:

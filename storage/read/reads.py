@@ -25,7 +25,7 @@ from storage import compiled
 from storage.read import rows as records
 from storage.read.documents import document
 from storage.read.inline import Row
-from storage.read.pages import recent_values, size_of, task_page, turns_of
+from storage.read.pages import recent_values, task_page, turn_size, turns_of
 from storage.read.pool import Readers
 
 _TASK_COLUMNS = len(TaskRecord.__struct_fields__)
@@ -79,7 +79,8 @@ class Reads:
         sql = compiled.WHOLE_TASK if history is None else compiled.RECENT_TASK
         which = {"task": task_id} if history is None else recent_values(task_id, history)
         rows = await self._readers.lookup(sql, {**_owned(caller, agent), **which})
-        return await off_loop(sum(map(size_of, rows)), _whole_task, task_id, rows) if rows else None
+        size = sum([turn_size(row[_TASK_COLUMNS:]) for row in rows])
+        return await off_loop(size, _whole_task, task_id, rows) if rows else None
 
     async def tasks(self, caller: Caller, agent: str, where: TaskFilter, limits: PageLimits) -> TaskPage:
         after_at, after_id = where.after or (None, None)
@@ -102,7 +103,7 @@ class Reads:
             return {}
         sql = turns_of(len(task_ids), history=True, artifacts=artifacts)
         rows = await self._readers.fetch(sql, {f"task_{index}": task_id for index, task_id in enumerate(task_ids)})
-        return await off_loop(sum(map(size_of, rows)), _turns, task_ids, rows)
+        return await off_loop(sum([turn_size(row[1:]) for row in rows]), _turns, task_ids, rows)
 
     async def first_message(self, task_id: str) -> Message | None:
         row = await self._first(compiled.FIRST_MESSAGE, task=task_id)
@@ -121,7 +122,8 @@ class Reads:
 
     async def events(self, task_id: str, after: int) -> tuple[tuple[int, bytes], ...]:
         rows = await self._readers.scan(compiled.EVENTS, {"task": task_id, "after": after})
-        return await off_loop(sum(map(size_of, rows)), _numbered, task_id, rows, after + 1)
+        size = sum([len(payload) for _, _, payload in rows])
+        return await off_loop(size, _numbered, task_id, rows, after + 1)
 
     async def latest_events(self, tasks: tuple[str, ...]) -> dict[str, int]:
         rows = await self._readers.fetch(compiled.LATEST_EVENTS, {"tasks": msgspec.json.encode(tasks).decode()})

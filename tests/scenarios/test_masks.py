@@ -149,3 +149,12 @@ async def test_the_outcome_of_a_call_that_a_backend_repeats_is_masked_although_o
     await follow(core)
     task, streamed = await follow(core)
     assert SECRET not in streamed + await shown(core, task)
+
+
+async def test_numbered_sources_are_masked_with_their_numbers(core: Core) -> None:
+    sources: Json = [{"source_number": 0, "text": "blue", "token": SECRET}]
+    adapter = adapter_of(G, asks("r1", call("c1", "look")), says("blue [source0]", "r2"))
+    core.agent(adapter, toolset=ScriptedTools({"look": sources}), tool_calls=HIDES, uncited_sources="drop")
+    task, streamed = await follow(core)
+    assert f'{{"source_number":0,"text":"blue","token":"{MASK}"}}' in streamed
+    assert SECRET not in streamed + await shown(core, task)

@@ -235,16 +235,11 @@ limits: {{id_length: 35, json_depth: 1, request_body: 10B, stream_keepalive: 1ms
         f"""{FILE}    card:
       extensions:
       - uri: x
-        params: {{a: .nan, b: [1, {{c: -.inf}}], d: 1e999, e: {10**30}, f: '.nan', g: 1}}""",
+        params: {{a: .nan, b: [1, {{c: -.inf}}], d: 1e999, e: 1e99, f: '.nan', g: 1}}""",
         "\n".join(
-            f"gateway.yaml:9:{column}: agents.support.card.extensions[0].params.{key}: must be {what}; "
-            "put it in quotes if it is a text"
-            for column, key, what in (
-                (21, "a", "a finite number: JSON has no infinity and no NaN"),
-                (38, "b[1].c", "a finite number: JSON has no infinity and no NaN"),
-                (50, "d", "a finite number: JSON has no infinity and no NaN"),
-                (60, "e", "a number of at most 64 bits"),
-            )
+            f"gateway.yaml:9:{column}: agents.support.card.extensions[0].params.{key}: must be a finite number: JSON has no "
+            "infinity and no NaN; put it in quotes if it is a text"
+            for column, key in ((21, "a"), (38, "b[1].c"), (50, "d"))
         ),
     ),
     "count beyond all use": (
@@ -467,7 +462,7 @@ def test_a_key_may_look_like_a_number_that_no_setting_can_have(value: str) -> No
     assert settings(loaded(f"{FILE}    api_key: ${{KEY}}", {"KEY": value})).api_key == SecretStr(value)
 
 
-@pytest.mark.parametrize("value", ["1" * 40, "1e999", ".nan"])
+@pytest.mark.parametrize("value", ["-1e999", ".nan"])
 def test_a_variable_brings_no_number_that_no_setting_can_have(value: str) -> None:
     text = f"{FILE}    card:\n      extensions:\n      - uri: x\n        params:\n          a: ${{N}}"
     assert "agents.support.card.extensions[0].params.a: must be a " in refusal(text, {"N": value})

@@ -129,7 +129,7 @@ async def test_the_history_of_the_latest_turns_is_read(ledger: SqliteLedger, his
         )
     found = await ledger.whole_task(ADA, "echo", "task-1", history)
     assert found is not None
-    [each] = (await page(ledger, history=history, artifacts=True)).tasks
+    [each] = (await page(ledger, size=1, history=history, artifacts=True)).tasks
     for turns in (found[1], each.turns):
         assert isinstance(turns, tuple)
         assert ["".join(part.text or "" for part in turn.message.parts) for turn in turns] == read

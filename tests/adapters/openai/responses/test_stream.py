@@ -968,14 +968,14 @@ def test_whatever_is_interleaved_repeated_or_lost_every_text_and_every_call_come
     events = read(CREATED, *stream, {"type": "response.completed", "response": response})
 
     told, growing = dict[str, str](), ""
-    for event in events:
-        match event:
+    for said in events:
+        match said:
             case TextDelta(text=text):
                 growing += text
             case MessageReady(text=text, key=key):
                 assert key not in told
                 told[key], growing = text, ""
     assert (told, growing) == ({f"m{n}": "".join(pieces) for n, pieces in enumerate(texts)}, "")
-    ready = [(event.call_id, event.arguments) for event in events if isinstance(event, ToolCallReady)]
+    ready = [(call.call_id, call.arguments) for call in events if isinstance(call, ToolCallReady)]
     assert sorted(ready) == [(f"call_c{n}", "".join(pieces)) for n, pieces in enumerate(calls)]
     assert StartedOver() not in events

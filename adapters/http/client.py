@@ -17,6 +17,8 @@ from adapters.http.failures import Failures
 from adapters.http.settings import Timeouts
 from adapters.http.sse import EventReader, StreamTooLarge
 from gateway.a2a.model import Json
+from gateway.foundation.route import DIRECT, Route
+from gateway.foundation.tls import distrust
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.foundation.watchdog import Watchdog
 from gateway.ports.adapter import AdapterError, ErrorClass
@@ -24,6 +26,7 @@ from gateway.ports.adapter import AdapterError, ErrorClass
 _ERROR_BODY_LIMIT = 64 * 1024
 _DOCUMENT_LIMIT = 4 * 1024 * 1024
 _DRAIN_SECONDS = 0.2
+_TRUST = "name a file with the certificate of its authority in `ca`, or in SSL_CERT_FILE"
 _EVENTS = "text/event-stream"
 _JSON = "application/json"
 # Above this size aiohttp warns about a body of bytes; it writes a file in pieces.
@@ -82,12 +85,20 @@ class EventStream:
 class HttpClient:
     """Connections to one backend, opened with the first request, in the event loop of that request."""
 
-    def __init__(self, timeouts: Timeouts, failures: Failures, headers: Mapping[str, str] | None = None) -> None:
-        """`headers` go with every request: the family's credentials, its version."""
+    def __init__(
+        self,
+        timeouts: Timeouts,
+        failures: Failures,
+        headers: Mapping[str, str] | None = None,
+        route: Route = DIRECT,
+    ) -> None:
+        """`headers` go with every request: the family's credentials, its version. Those of `route` go besides, and
+        in their place where they have the same name."""
+        self._ca, self._proxy = route.ca, route.proxy
         self._failures = failures
         self._between_bytes = timeouts.between_bytes
         self._timeout = aiohttp.ClientTimeout(connect=timeouts.connect, sock_read=timeouts.first_byte)
-        self._headers = {
+        own = {
             "Content-Type": _JSON,
             "Accept": _EVENTS,
             # An uncompressed answer cannot be a bomb, and compression does not shorten short events.
@@ -95,6 +106,9 @@ class HttpClient:
             "User-Agent": "a2a-gateway",
             **(headers or {}),
         }
+        given = dict(route.headers)
+        replaced = {name.lower() for name in given}
+        self._headers = {name: value for name, value in own.items() if name.lower() not in replaced} | given
         self._session: aiohttp.ClientSession | None = None
 
     @asynccontextmanager
@@ -139,17 +153,24 @@ class HttpClient:
             await self._session.close()
 
     async def _send(self, method: str, url: str, body: bytes | None, accept: str) -> aiohttp.ClientResponse:
+        headers = self._headers if accept is _EVENTS else self._headers | {"Accept": accept}
+        if self._proxy is not None:
+            headers = {**headers, **self._proxy.headers_of(url)}
         try:
             return await self._open_session().request(
                 method,
                 url,
                 data=body if body is None or len(body) < _WHOLE_BODY_LIMIT else io.BytesIO(body),
-                headers=self._headers if accept is _EVENTS else self._headers | {"Accept": accept},
+                headers=headers,
                 timeout=self._timeout,
                 allow_redirects=False,
+                **(self._proxy.arguments(url) if self._proxy is not None else {}),
             )
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
-            raise self._failed(ErrorClass.UNREACHABLE, error) from error
+            reason = distrust(error)
+            if reason is None:
+                raise self._failed(ErrorClass.UNREACHABLE, error) from error
+            raise self._failures.error(ErrorClass.UNREACHABLE, f"{reason}; {_TRUST}") from error
         except TimeoutError as error:
             raise self._failed(ErrorClass.TIMED_OUT, error) from error
         except StaleConnection as error:
@@ -160,10 +181,13 @@ class HttpClient:
             raise self._failed(ErrorClass.INTERRUPTED, error, stale_connection=True) from error
         except (aiohttp.ClientConnectionError, OSError) as error:
             raise self._failed(ErrorClass.INTERRUPTED, error) from error
+        except aiohttp.ClientHttpProxyError as error:
+            failed = self._failures.error(ErrorClass.UNREACHABLE, f"the proxy answers HTTP {error.status}")
+            drop_tracebacks(error)
         except aiohttp.ClientError as error:
-            # The request of this error holds the credentials, so the error is not chained.
             failed = self._failed(ErrorClass.CONTRACT_BROKEN, error)
             drop_tracebacks(error)
+        # The request of such an error holds the credentials, so the error is not chained.
         raise failed
 
     async def _check(self, response: aiohttp.ClientResponse, handle: str | None) -> None:
@@ -184,7 +208,10 @@ class HttpClient:
         if self._session is None:
             # The defaults of aiohttp: 100 connections, cookies kept, five minutes in all.
             self._session = aiohttp.ClientSession(
-                connector=Connector(), cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=False
+                connector=Connector(self._ca),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
             )
         return self._session
 

@@ -5,12 +5,14 @@ What is used, and why: docs/adr/0016-private-api-of-aiohttp-and-asyncio.md.
 
 import asyncio
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
+from gateway.foundation.tls import client_context
 
 
 class StaleConnection(aiohttp.ServerDisconnectedError):
@@ -64,8 +66,10 @@ class Connection(ResponseHandler):
 class Connector(aiohttp.TCPConnector):
     """Makes connections of the class above."""
 
-    def __init__(self) -> None:
-        super().__init__(limit=0, keepalive_timeout=CLIENT_KEEP_ALIVE)
+    def __init__(self, ca: Path | None = None) -> None:
+        """`ca` as in `client_context`."""
+        trusted = True if ca is None else client_context(ca)
+        super().__init__(limit=0, keepalive_timeout=CLIENT_KEEP_ALIVE, ssl=trusted)
         connection: type[ResponseHandler] = Connection
         self._factory = partial(connection, loop=asyncio.get_running_loop())
 

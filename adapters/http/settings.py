@@ -8,8 +8,6 @@ from pydantic import AfterValidator, Field, SecretStr
 from gateway.config.settings import Settings, TimeLimit, WebUrl
 
 _TOKEN = re.compile(r"[!-~]*")
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"[\t -~]*")
 
 
 def _base_url(value: str) -> str:
@@ -25,23 +23,8 @@ def _usable_key(value: SecretStr) -> SecretStr:
     return SecretStr(key)
 
 
-def _usable_headers(headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
-    for name, value in headers.items():
-        if _HEADER_NAME.fullmatch(name) is None:
-            raise ValueError(f"{name!r} is no name of a header")
-        if _HEADER_VALUE.fullmatch(value.get_secret_value().strip()) is None:
-            raise ValueError(f"the value of {name!r} must be one line of visible ASCII characters")
-    return headers
-
-
 ApiKey = Annotated[SecretStr, AfterValidator(_usable_key)]
 BaseUrl = Annotated[WebUrl, AfterValidator(_base_url)]
-SecretHeaders = Annotated[dict[str, SecretStr], AfterValidator(_usable_headers)]
-"""Headers that the operator sends with every request."""
-
-
-def plain_headers(headers: dict[str, SecretStr]) -> dict[str, str]:
-    return {name: value.get_secret_value().strip() for name, value in headers.items()}
 
 
 class Timeouts(Settings):

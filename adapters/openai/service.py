@@ -3,7 +3,7 @@ a probe stores nothing at the server, and reads only the beginning of an answer.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 import msgspec
 from pydantic import Field, JsonValue
@@ -13,7 +13,8 @@ from adapters.http.failures import BackendError, Failures
 from adapters.http.settings import ApiKey, BaseUrl, Timeouts
 from adapters.openai.encoding import ToolOffer
 from gateway.a2a.model import Json
-from gateway.config.settings import Settings, TextOrFile
+from gateway.config.connections import ConnectionSettings, plain_headers
+from gateway.config.settings import TextOrFile
 from gateway.ports.adapter import AdapterError, AdapterEvent, CallStarted, ErrorClass
 from gateway.ports.capabilities import Backend
 from gateway.ports.tools import ToolDeclaration
@@ -90,7 +91,7 @@ _STORED_OBJECT = re.compile("response|conversation", re.IGNORECASE)
 _UNUSABLE = frozenset({ErrorClass.UNAUTHORISED, ErrorClass.UNREACHABLE, ErrorClass.TIMED_OUT, ErrorClass.INTERRUPTED})
 
 
-class OpenAISettings(Settings):
+class OpenAISettings(ConnectionSettings):
     model: str = Field(min_length=1, description="Name of the model.")
     api_key: ApiKey | None = Field(None, description="Sent as a bearer token; none is sent when it is not given.")
     base_url: BaseUrl = Field("https://api.openai.com/v1", description="Where the service is, its version included.")
@@ -103,6 +104,17 @@ class OpenAISettings(Settings):
     @property
     def key(self) -> str:
         return self.api_key.get_secret_value() if self.api_key else ""
+
+    @property
+    def account(self) -> Hashable:
+        """What tells agents of one address apart: the key, and how else they reach the service."""
+        more = tuple(sorted(plain_headers(self.headers).items())), self.ca, self.proxy
+        return self.api_key if more == ((), None, None) else (self.api_key, *more)
+
+    def secrets(self) -> Iterator[str]:
+        """Texts that no error may quote."""
+        yield self.key
+        yield from self.connection_secrets()
 
     def request_fields(self, *settings: str, **optional: Json) -> dict[str, Json]:
         """The fields of every request: the settings of the given names, and `optional` fields. A field that is None is
@@ -159,14 +171,14 @@ class OpenAIService:
         secrets: Iterable[str],
     ) -> None:
         """`path` is the path of the requests for an answer; `fields` are the fields of every such request."""
-        self.backend = Backend(settings.base_url, settings.api_key)
+        self.backend = Backend(settings.base_url, settings.account)
         self._base_url = settings.base_url
         self._url = f"{settings.base_url}/{path}"
         self._model = settings.model
         self._failures = OpenAIFailures(secrets)
         self._offer = ToolOffer(fields, encode_tool, self._failures)
         headers = {"Authorization": f"Bearer {settings.key}"} if settings.key else {}
-        self._http = HttpClient(settings.timeouts, self._failures, headers)
+        self._http = HttpClient(settings.timeouts, self._failures, headers, settings.route)
 
     async def aclose(self) -> None:
         await self._http.aclose()

@@ -16,15 +16,15 @@ import msgspec
 from pydantic import Field, JsonValue, PrivateAttr, field_validator, model_validator
 from yarl import URL
 
-from adapters.http.settings import SecretHeaders, plain_headers
 from gateway.a2a import nesting
 from gateway.a2a.model import Json
-from gateway.config.settings import Settings
+from gateway.config.connections import ConnectionSettings
 from gateway.core.tools.arguments import SchemaRefused, checker
 from gateway.foundation.addresses import AddressRefused, checked
 from gateway.foundation.aiohttp_resolver import CheckedResolver
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
 from gateway.foundation.resolver import Resolver
+from gateway.foundation.tls import client_context, distrust
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ports.tools import SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 
@@ -139,7 +139,7 @@ def _text(value: Json) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-class HttpToolSettings(Settings):
+class HttpToolSettings(ConnectionSettings):
     """A tool of type `http`: one request of an HTTP API."""
 
     name: str | None = Field(
@@ -148,7 +148,6 @@ class HttpToolSettings(Settings):
     description: str = Field(min_length=1, description="What models are told that it does.")
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = Field("GET", description="Method of the request.")
     url: str = Field(description="Address, with {arguments} in its host, its path and the values of its query.")
-    headers: SecretHeaders = Field({}, description="Headers of every request.")
     parameters: dict[str, JsonValue] | None = Field(
         None,
         description="JSON Schema of the arguments; the {arguments} of `url`, as text, when not given. What `url` does not "
@@ -168,6 +167,14 @@ class HttpToolSettings(Settings):
     def _is_template(cls, url: str) -> str:
         UrlTemplate.parse(url)
         return url
+
+    @model_validator(mode="after")
+    def _proxy_does_not_choose_hosts(self) -> Self:
+        if self.proxy is not None and UrlTemplate.parse(self.url).has_variable_host:
+            raise ValueError(
+                "`proxy` cannot be used with an {argument} in the host of `url`: the proxy would look it up"
+            )
+        return self
 
     @model_validator(mode="after")
     def _arguments_have_places(self) -> Self:
@@ -212,7 +219,7 @@ class HttpTool:
     def __init__(self, settings: HttpToolSettings) -> None:
         self._method = settings.method
         self._url = UrlTemplate.parse(settings.url)
-        self._headers = plain_headers(settings.headers)
+        self._route = settings.route
         self._idempotent = settings.method == "GET" if settings.idempotent is None else settings.idempotent
         self._tools = (SourceTool(settings.tool_name, settings.description, settings.arguments, self._idempotent),)
         self._resolver = Resolver(checked)
@@ -236,9 +243,13 @@ class HttpTool:
             return await self._answer(host, url, body, run.key)
         except AddressRefused as error:
             return ToolOutput(str(error), error=True)
+        except aiohttp.ClientHttpProxyError as error:
+            failed = ToolError(f"{self._method} at {host}: the proxy answers HTTP {error.status}")
+            drop_tracebacks(error)
         except (TimeoutError, OSError, aiohttp.ClientError) as error:
             # The request of this error holds the headers, so the error is not chained.
-            failed = ToolError(f"{self._method} at {host}: {type(error).__name__}: {error}")
+            reason = distrust(error) or f"{type(error).__name__}: {error}"
+            failed = ToolError(f"{self._method} at {host}: {reason}")
             drop_tracebacks(error)
         raise failed
 
@@ -259,9 +270,15 @@ class HttpTool:
             headers["Idempotency-Key"] = key
         if body is not None:
             headers["Content-Type"] = "application/json"
-        session, address = self._open_session(), URL(url, encoded=True)
+        session, address, proxy = self._open_session(), URL(url, encoded=True), self._route.proxy
+        own = {**self._route.headers, **({} if proxy is None else proxy.headers_of(url))}
         async with session.request(
-            self._method, address, data=body, headers=headers | self._headers, allow_redirects=False
+            self._method,
+            address,
+            data=body,
+            headers=headers | own,
+            allow_redirects=False,
+            **({} if proxy is None else proxy.arguments(url)),
         ) as response:
             if response.status in _REFUSES_CREDENTIALS or 300 <= response.status < 400:
                 raise ToolError(f"{self._method} at {host}: HTTP {response.status}")
@@ -274,7 +291,12 @@ class HttpTool:
         if self._session is None:
             resolver = CheckedResolver(self._resolver) if self._url.has_variable_host else None
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, resolver=resolver, keepalive_timeout=CLIENT_KEEP_ALIVE),
+                connector=aiohttp.TCPConnector(
+                    limit=0,
+                    resolver=resolver,
+                    keepalive_timeout=CLIENT_KEEP_ALIVE,
+                    ssl=True if self._route.ca is None else client_context(self._route.ca),
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 middlewares=(_send_once,),

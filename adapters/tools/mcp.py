@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
-from adapters.http.settings import SecretHeaders, plain_headers
 from adapters.tools.mcp_errors import SessionExpired, start_error
-from gateway.config.settings import LocalPath, Settings, WebUrl
+from gateway.config.connections import ConnectionSettings
+from gateway.config.settings import LocalPath, WebUrl
 from gateway.ports.tools import SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 
 if TYPE_CHECKING:
     from adapters.tools.mcp_connection import Connection
 
 
-class McpSettings(Settings):
+class McpSettings(ConnectionSettings):
     """An MCP server: either `url`, or `command`."""
 
     url: WebUrl | None = Field(None, description="Address of a server that speaks streamable HTTP.")
-    headers: SecretHeaders = Field({}, description="Headers of every request, with `url`.")
     command: tuple[str, ...] | None = Field(
         None, min_length=1, description="Program and arguments of a server that is started here and speaks over stdio."
     )
@@ -47,7 +46,7 @@ class McpSettings(Settings):
     def _one_transport(self) -> Self:
         if (self.url is None) == (self.command is None):
             raise ValueError("needs either `url` or `command`")
-        given, others = ("url", ("env", "cwd")) if self.command is None else ("command", ("headers",))
+        given, others = ("url", ("env", "cwd")) if self.command is None else ("command", ("headers", "ca", "proxy"))
         for name in others:
             if getattr(self, name):
                 raise ValueError(f"`{name}` cannot be used with `{given}`")
@@ -100,7 +99,7 @@ def _connect(settings: McpSettings) -> "Connection":
     from adapters.tools.mcp_connection import Connection, over_http, over_stdio
 
     if settings.url is not None:
-        return Connection(over_http(settings.url, plain_headers(settings.headers)))
+        return Connection(over_http(settings.url, settings.route))
     env = {name: value.get_secret_value() for name, value in settings.env.items()}
     command = list(settings.command or ())
     transport = over_stdio(command, env, settings.cwd, settings.source)

@@ -35,6 +35,8 @@ from gateway.a2a.model import Json
 from gateway.core.tools.arguments import Checker, SchemaRefused, compiled
 from gateway.core.tools.steps import STEPS, Steps, StepsUsedUp
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
+from gateway.foundation.route import Route
+from gateway.foundation.tls import client_context, distrust
 from gateway.ports.tools import ConsentNeeded, ConsentPage, SourceTool, ToolError, ToolOutput, ToolRun
 
 log = structlog.get_logger("adapters.tools.mcp_connection")
@@ -79,13 +81,16 @@ async def over_stdio(
 
 
 @asynccontextmanager
-async def over_http(url: str, headers: dict[str, str]) -> AsyncGenerator[_Streams, None]:
+async def over_http(url: str, route: Route) -> AsyncGenerator[_Streams, None]:
+    proxy = route.proxy
     async with (
         httpx2.AsyncClient(
-            headers={"User-Agent": "a2a-gateway", **headers},
+            headers={"User-Agent": "a2a-gateway", **route.headers},
             # Reads have no timeout: a tool may send nothing until its call ends, and the call has a timeout of its own.
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),
             limits=httpx2.Limits(keepalive_expiry=CLIENT_KEEP_ALIVE),
+            verify=client_context(route.ca) if url.startswith("https:") else True,
+            proxy=None if proxy is None else httpx2.Proxy(proxy.url, headers=proxy.headers),
             trust_env=False,
             event_hooks={"response": [_record]},
         ) as http,
@@ -294,7 +299,7 @@ def _texts(error: BaseException) -> Iterator[str]:
         case MCPError():
             yield error.message
         case _:
-            yield f"{type(error).__name__}: {error}"
+            yield distrust(error) or f"{type(error).__name__}: {error}"
 
 
 def _consent_pages(data: Json) -> Iterator[ConsentPage]:

@@ -208,7 +208,7 @@ async def build_push(config: PushConfig, public_url: str, ledger: Ledger, clock:
     def open_sender() -> "Sender":
         from gateway.push.sender import Sender
 
-        return Sender(rules, resolver, config.timeout, clock)
+        return Sender(rules, resolver, config.timeout, clock, config.route)
 
     limits = PushLimits(config.timeout, config.max_attempts)
     dispatcher = Dispatcher(ledger, open_sender, WebhookRequests(box, signer), clock, limits)

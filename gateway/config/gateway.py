@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from gateway.a2a.nesting import DEEPEST
 from gateway.config.agents import AgentConfig
+from gateway.config.connections import ConnectionSettings, SecretHeaders
 from gateway.config.problems import Problem
 from gateway.config.settings import (
     MOST,
@@ -192,9 +193,10 @@ class RetentionConfig(Settings):
     )
 
 
-class PushConfig(Settings):
+class PushConfig(ConnectionSettings):
     """Push notifications: what happens to a task is posted to where its caller wants it."""
 
+    headers: SecretHeaders = Field({}, description="Headers of every post; whoever receives one reads them.")
     enabled: bool = Field(
         True, description="Offer them. Without them nothing is delivered, what was promised included."
     )

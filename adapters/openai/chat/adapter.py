@@ -73,7 +73,7 @@ class ChatAdapter(OpenAIService):
             *("max_tokens", "max_completion_tokens", "reasoning_effort"),
             stream_options={"include_usage": True} if settings.include_usage else None,
         )
-        super().__init__(settings, "chat/completions", fields, encode_tool, (settings.key,))
+        super().__init__(settings, "chat/completions", fields, encode_tool, settings.secrets())
 
     async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         messages = [*self._instructions, *encode_messages(request.items)]

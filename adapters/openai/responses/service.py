@@ -136,7 +136,7 @@ class ResponsesSettings(OpenAISettings):
         )
 
     def secrets(self) -> Iterator[str]:
-        yield self.key
+        yield from super().secrets()
         for tool in self.tools:
             headers = tool.get("headers")
             values = headers.values() if isinstance(headers, dict) else ()

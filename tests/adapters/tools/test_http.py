@@ -1,7 +1,9 @@
 """A request of an HTTP API as a tool, against a real server: requests, outputs, refusals."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,7 +18,9 @@ from adapters.tools.http import HttpTool, HttpToolSettings
 from gateway.a2a.model import Json
 from gateway.ports.tools import SourceTool, ToolError, ToolOutput, ToolRun
 from gateway.testing.serving import serve
-from tests.adapters.raw_server import Exchange, StartRaw, free_port, plain
+from tests.adapters.raw_server import Exchange, RawServer, StartRaw, free_port, plain
+from tests.support.certificates import certificate
+from tests.support.forward_proxy import forward_proxy
 
 SCHEMA = {
     "type": "object",
@@ -300,3 +304,35 @@ def test_settings_that_cannot_work_are_refused_at_start(given: dict[str, Any], w
         settings(**given)
     assert words in str(error.value)
     assert "sk-secret" not in str(error.value)
+
+
+async def test_a_request_goes_through_the_proxy_with_the_headers_of_the_operator(base: str, orders: Orders) -> None:
+    async with forward_proxy() as proxy:
+        given = {"url": f"{base}/orders/{{id}}", "proxy": proxy.url, "headers": {"X-Team": "red"}}
+        assert await call({"id": "7"}, **given) == ToolOutput({"id": "7", "paid": True})
+    [head], [request] = proxy.heads, orders.requests
+    assert head.startswith(f"GET {base}/orders/7 ")
+    assert request["headers"]["x-team"] == "red"
+
+
+async def test_a_certificate_is_trusted_where_the_settings_name_its_authority(tmp_path: Path) -> None:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.send(plain("200 OK", b'"done"', Content_Type="application/json"))
+
+    file = certificate(tmp_path, "localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    raw = RawServer(answer)
+    async with await asyncio.start_server(raw.serve_connection, "127.0.0.1", 0, ssl=context) as server:
+        url = f"https://localhost:{server.sockets[0].getsockname()[1]}/"
+        assert await call({}, url=url, ca=str(file)) == ToolOutput("done")
+        with pytest.raises(
+            ToolError, match="GET at localhost: its certificate is not trusted: self-signed certificate"
+        ):
+            await call({}, url=url)
+        await raw.stop()
+
+
+def test_a_proxy_and_a_host_that_a_model_names_exclude_each_other() -> None:
+    with pytest.raises(ValidationError, match="`proxy` cannot be used with an {argument} in the host"):
+        settings(url="https://{shop}.example/", proxy="http://proxy:3128")

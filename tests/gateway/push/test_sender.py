@@ -13,11 +13,14 @@ import pytest
 from gateway.foundation.addresses import TargetRules
 from gateway.foundation.clock import Clock
 from gateway.foundation.resolver import Resolver
+from gateway.foundation.route import DIRECT, Proxy, Route
 from gateway.push.sender import Sender
 from gateway.push.webhook import Outcome
+from tests.adapters.raw_server import Exchange, RawServer, plain
 from tests.receiver import RESET, STALL, Answer, Receiver, receiving
 from tests.support.certificates import certificate
 from tests.support.core import START, soon
+from tests.support.forward_proxy import forward_proxy
 
 RULES = TargetRules(http=True, ports=(), networks=(ip_network("127.0.0.0/8"),))
 HEADERS = {"Content-Type": "application/a2a+json", "webhook-id": "msg_1"}
@@ -27,10 +30,10 @@ Answers = Callable[[str, int], Awaitable[list[str]]]
 
 @asynccontextmanager
 async def sending(
-    rules: TargetRules = RULES, answers: Answers | None = None, seconds: float = 5.0
+    rules: TargetRules = RULES, answers: Answers | None = None, seconds: float = 5.0, route: Route = DIRECT
 ) -> AsyncGenerator[Sender]:
     lookup = Resolver(rules.permit, answers)
-    sender = Sender(rules, lookup, seconds, Clock(now=lambda: START))
+    sender = Sender(rules, lookup, seconds, Clock(now=lambda: START), route)
     try:
         yield sender
     finally:
@@ -222,4 +225,53 @@ async def test_tls_names_the_given_host_and_trusts_no_self_signedcertificate(tmp
     async with server, sending(answers=always("127.0.0.1")) as sender:
         port = server.sockets[0].getsockname()[1]
         outcome = await soon(sender.post(f"https://hook.example:{port}/", HEADERS, b"{}"))
-    assert (outcome, named) == (Outcome(None, "TLS failed"), ["hook.example"])
+    assert (outcome, named) == (
+        Outcome(None, "its certificate is not trusted: self-signed certificate"),
+        ["hook.example"],
+    )
+
+
+async def test_tls_trusts_the_authority_of_the_settings(tmp_path: Path) -> None:
+    file = certificate(tmp_path, "hook.example")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.send(plain("204 No Content"))
+
+    raw = RawServer(answer)
+    server = await asyncio.start_server(raw.serve_connection, "127.0.0.1", 0, ssl=context)
+    async with server, sending(answers=always("127.0.0.1"), route=Route(file, headers={"X-From": "us"})) as sender:
+        port = server.sockets[0].getsockname()[1]
+        outcome = await soon(sender.post(f"https://hook.example:{port}/", HEADERS, b"{}"))
+        await raw.stop()
+    assert outcome == Outcome(204, "")
+    assert [(request.header("X-From"), request.header("webhook-id")) for request in raw.requests] == [("us", "msg_1")]
+
+
+async def test_posts_go_through_the_proxy_of_the_settings(receiver: Receiver) -> None:
+    async with forward_proxy() as proxy, sending(route=Route(proxy=Proxy.at(proxy.url))) as sender:
+        assert (await soon(sender.post(f"{receiver.url}/hook", HEADERS, b"{}"))).delivered
+    [head] = proxy.heads
+    assert head.startswith(f"POST {receiver.url}/hook ")
+
+
+async def test_a_proxy_gets_no_post_to_a_host_that_is_known_to_be_private() -> None:
+    async with forward_proxy() as proxy:
+        route = Route(proxy=Proxy.at(proxy.url))
+        async with sending(answers=always("10.0.0.1"), route=route) as sender:
+            outcome = await soon(sender.post("http://hook.example/", HEADERS, b"{}"))
+    assert (outcome.status, proxy.heads) == (None, [])
+
+
+async def test_a_host_that_only_the_proxy_knows_is_left_to_it() -> None:
+    async def unknown(host: str, port: int) -> list[str]:
+        raise OSError("no such host")
+
+    async with forward_proxy("502 Bad Gateway") as proxy:
+        route = Route(proxy=Proxy.at(proxy.url))
+        async with sending(answers=unknown, route=route) as sender:
+            assert (
+                await soon(sender.post("https://hook.example/", HEADERS, b"{}"))
+            ).error == "the proxy answers HTTP 502"
+    assert len(proxy.heads) == 1

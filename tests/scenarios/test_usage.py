@@ -19,6 +19,9 @@ from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter
 from tests.support.scripted_tools import ScriptedTools
 
 LATER = START + 6000
+PLACES = 10
+"""Where a task is read: in all its lengths, behind its last event, and in lists of all lengths."""
+
 _GATED = (ApprovalRule("box.pay*"),)
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 
@@ -60,11 +63,17 @@ def ends(core: Core, task: str) -> list[Any]:
 
 async def read_everywhere(core: Core, task: str) -> list[Any]:
     """The metadata of the task in each place where it is read."""
-    [listed] = [each for each in (await core.list()).tasks if each.id == task]
+    lists = [
+        await core.list(history_length=length, include_artifacts=more)
+        for length in (None, 0, 1)
+        for more in (True, False)
+    ]
+    listed = [each.metadata for found in lists for each in found.tasks if each.id == task]
     last = logged(core.path, task)[-1][0]
     resumed = events(await frames(await core.subscribe(task, core.call(last=last))))[0].task
     assert resumed is not None
-    return [(await core.get(task)).metadata, listed.metadata, resumed.metadata]
+    read = [await core.get(task, history=length) for length in (None, 0, 1)]
+    return [each.metadata for each in (*read, resumed)] + listed
 
 
 async def finished(core: Core, task: str) -> Task:
@@ -78,7 +87,7 @@ async def test_48_the_tokens_of_a_turn_are_in_its_last_update_and_in_the_task(co
     task = await core.send("1")
     assert task.metadata == shown(5, 5)
     assert ends(core, task.id) == [shown(5, 5)]
-    assert await read_everywhere(core, task.id) == [shown(5, 5)] * 3
+    assert await read_everywhere(core, task.id) == [shown(5, 5)] * PLACES
 
 
 async def test_48_the_calls_of_a_turn_are_summed_those_that_failed_too(core: Core) -> None:
@@ -87,21 +96,21 @@ async def test_48_the_calls_of_a_turn_are_summed_those_that_failed_too(core: Cor
     core.agent(ScriptedAdapter(G, failed, rounds, answers(4)), toolset=ScriptedTools({"look": "seen"}))
     task = await core.send("1")
     assert ends(core, task.id) == [shown(7, 7)]
-    assert await read_everywhere(core, task.id) == [shown(7, 7)] * 3
+    assert await read_everywhere(core, task.id) == [shown(7, 7)] * PLACES
 
 
 async def test_48_a_turn_that_failed_shows_what_its_calls_have_cost(core: Core) -> None:
     core.agent(ScriptedAdapter(BR, [TextDelta("par"), AdapterError(ErrorClass.INTERRUPTED, "", usage=report(3))]))
     task = await core.send("1")
     assert (error_class(task), ends(core, task.id)) == (ErrorClass.INTERRUPTED, [shown(3, 3)])
-    assert await read_everywhere(core, task.id) == [shown(3, 3)] * 3
+    assert await read_everywhere(core, task.id) == [shown(3, 3)] * PLACES
 
 
 async def test_48_an_answer_that_breaks_the_contract_has_cost_its_tokens(core: Core) -> None:
     core.agent(ScriptedAdapter(BR, [TextDelta("A"), CallCompleted(None, usage=report(3))]))
     task = await core.send("1")
     assert task.status.state is TaskState.FAILED
-    assert await read_everywhere(core, task.id) == [shown(3, 3)] * 3
+    assert await read_everywhere(core, task.id) == [shown(3, 3)] * PLACES
 
 
 @BOTH
@@ -113,7 +122,7 @@ async def test_48_a_task_sums_its_turns(core: Core, ownership: Ownership) -> Non
         task = await core.send(text, task=task.id)
     assert task.metadata == shown(4, 7)
     assert ends(core, task.id) == [shown(1, 1), shown(2, 3), shown(4, 7)]
-    assert await read_everywhere(core, task.id) == [shown(4, 7)] * 3
+    assert await read_everywhere(core, task.id) == [shown(4, 7)] * PLACES
 
 
 async def test_48_a_turn_without_a_report_shows_the_other_turns_of_its_task_only(core: Core) -> None:
@@ -122,14 +131,14 @@ async def test_48_a_turn_without_a_report_shows_the_other_turns_of_its_task_only
     task = await core.send("1")
     task = await core.send("2", task=task.id)
     assert ends(core, task.id) == [shown(1, 1), shown(None, 1)]
-    assert await read_everywhere(core, task.id) == [shown(None, 1)] * 3
+    assert await read_everywhere(core, task.id) == [shown(None, 1)] * PLACES
 
 
 async def test_48_without_a_report_there_are_no_metadata(core: Core) -> None:
     core.agent(ScriptedAdapter(G, [TextDelta("A"), CallCompleted()]))
     task = await core.send("1")
     assert ends(core, task.id) == [None]
-    assert await read_everywhere(core, task.id) == [None] * 3
+    assert await read_everywhere(core, task.id) == [None] * PLACES
 
 
 async def test_48_a_question_shows_the_tokens_so_far_and_the_turn_goes_on_counting(core: Core) -> None:
@@ -144,7 +153,7 @@ async def test_48_a_question_shows_the_tokens_so_far_and_the_turn_goes_on_counti
     assert task.metadata == shown(2, 2)
     await reply(core, task.id, yes(one(task)))
     assert ends(core, task.id) == [shown(2, 2), shown(6, 6)]
-    assert await read_everywhere(core, task.id) == [shown(6, 6)] * 3
+    assert await read_everywhere(core, task.id) == [shown(6, 6)] * PLACES
 
 
 async def test_48_a_question_that_is_cancelled_keeps_its_tokens(core: Core) -> None:
@@ -153,7 +162,7 @@ async def test_48_a_question_that_is_cancelled_keeps_its_tokens(core: Core) -> N
     task = await core.send("1")
     await core.cancel(task.id)
     assert ends(core, task.id) == [shown(2, 2)] * 2
-    assert await read_everywhere(core, task.id) == [shown(2, 2)] * 3
+    assert await read_everywhere(core, task.id) == [shown(2, 2)] * PLACES
 
 
 async def test_48_tokens_of_a_turn_at_work_are_in_its_task(core: Core) -> None:
@@ -180,7 +189,7 @@ async def test_48_tokens_survive_a_takeover(tmp_path: Path) -> None:
     async with running_core(path, prefix="two", now=LATER, adapter=adapter) as core:
         assert (await finished(core, task.id)).status.state is TaskState.COMPLETED
         assert ends(core, task.id) == [shown(6, 6)]
-        assert await read_everywhere(core, task.id) == [shown(6, 6)] * 3
+        assert await read_everywhere(core, task.id) == [shown(6, 6)] * PLACES
 
 
 async def test_48_tokens_of_a_turn_whose_process_died_are_in_its_end(tmp_path: Path) -> None:
@@ -194,7 +203,7 @@ async def test_48_tokens_of_a_turn_whose_process_died_are_in_its_end(tmp_path: P
     async with running_core(path, prefix="two", now=LATER, adapter=ScriptedAdapter(BR)) as core:
         assert error_class(await finished(core, task.id)) == RESTARTED
         assert ends(core, task.id) == [shown(2, 2)]
-        assert await read_everywhere(core, task.id) == [shown(2, 2)] * 3
+        assert await read_everywhere(core, task.id) == [shown(2, 2)] * PLACES
 
 
 async def test_48_a_report_in_no_known_form_harms_nothing(core: Core) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gateway.a2a import nesting
 from gateway.a2a.model import Json
 from gateway.ledger.calls import Complete, Fail
 from gateway.ledger.points import CommitPoint
@@ -18,10 +19,6 @@ USAGE = "usage"
 
 _LARGEST = 2**53 - 1
 """The largest whole number that every reader of JSON takes."""
-
-_NESTED = (dict, list)
-_LEVELS = 8
-"""Reports have two or three levels; whoever reads a task has to read them all."""
 
 
 class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -108,7 +105,7 @@ _SPELLINGS = (_CHAT, _RESPONSES, _LANGCHAIN, _ANTHROPIC, _RESPONSES._replace(sig
 
 def storable(report: Json) -> Json:
     """The report as it is kept with its service call; None for a value that is nested too deeply to be a report."""
-    return report if _is_flat(report, _LEVELS) else None
+    return report if nesting.fits(report) else None
 
 
 def read(report: Json) -> Usage:
@@ -153,13 +150,6 @@ def shown_in(metadata: Mapping[str, Json] | None) -> Usage | None:
         case {"usage": {"turn": {**turn}}}:
             return Usage(*(_number(turn.get(name)) for name in _SHOWN))
     return None
-
-
-def _is_flat(value: Json, levels: int) -> bool:
-    if not isinstance(value, _NESTED):
-        return True
-    nested = [each for each in (value.values() if isinstance(value, dict) else value) if isinstance(each, _NESTED)]
-    return levels > 0 and (not nested or all(_is_flat(each, levels - 1) for each in nested))
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

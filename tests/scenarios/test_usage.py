@@ -207,13 +207,19 @@ async def test_48_tokens_of_a_turn_whose_process_died_are_in_its_end(tmp_path: P
 
 
 async def test_48_a_report_in_no_known_form_harms_nothing(core: Core) -> None:
-    deep: Json = 1
-    for _ in range(900):
-        deep = [deep]
-    usages: list[Json] = ["many", [1], {"input_tokens": -1}, {"input_tokens": 1, "more": deep}]
+    usages: list[Json] = ["many", [1], {"input_tokens": -1}, {"input_tokens": "1", "more": [{}]}]
     scripts: list[Script] = [[TextDelta("A"), CallCompleted(usage=each)] for each in usages]
     core.agent(ScriptedAdapter(G, *scripts))
     for _ in usages:
         task = await core.send("1")
         assert (task.status.state, (await core.get(task.id)).metadata) == (TaskState.COMPLETED, None)
-    assert len((await core.list()).tasks) == len(usages)
+
+
+async def test_48_a_report_that_is_nested_too_deep_is_not_kept_with_a_failure(core: Core) -> None:
+    deep: Json = 1
+    for _ in range(900):
+        deep = [deep]
+    core.agent(ScriptedAdapter(BR, [AdapterError(ErrorClass.INTERRUPTED, "", usage={"total_tokens": 1, "more": deep})]))
+    task = await core.send("1")
+    assert error_class(task) == ErrorClass.INTERRUPTED
+    assert await read_everywhere(core, task.id) == [None] * PLACES

@@ -138,8 +138,11 @@ def test_other_metadata_show_no_tokens(metadata: Any) -> None:
     assert usage.shown_in(metadata) is None
 
 
-def test_a_value_that_is_nested_deeply_is_not_kept() -> None:
-    report, deep = REPORTS["Responses"][0], {"input_tokens": 1, "more": {"a": [{"b": [{"c": [{"d": [{"e": [1]}]}]}]}]}}
+def test_a_value_that_is_nested_too_deep_is_not_kept() -> None:
+    report = REPORTS["Responses"][0]
+    deep: dict[str, Any] = {}
+    for _ in range(200):
+        deep = {"more": deep}
     assert usage.storable(report) is report
     assert usage.storable(None) is None
     assert usage.storable(deep) is None

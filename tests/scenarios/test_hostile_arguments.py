@@ -14,7 +14,7 @@ from tests.gateway.engine.test_tool_sources import Scripted, tool
 from tests.support.core import Core, answer
 from tests.support.scripted import G, ScriptedAdapter, says
 
-SECONDS = 2.0
+SECONDS = 4.0
 """Of the processor, for the whole turn."""
 
 PATTERN: dict[str, Json] = {"properties": {"a": {"pattern": "^(a|aa)+$"}}}

@@ -1,8 +1,8 @@
 """The work that a check of a model's arguments may cost. Law: a check ends when its steps are used up, whatever the schema."""
 
 STEPS = 50_000
-"""The steps of all arguments of one service call. A step is the work of one keyword or one subschema
-on one value: up to ten microseconds."""
+"""The steps of all arguments of one service call. A step is the work of one keyword or one subschema on one
+value: up to ten microseconds."""
 
 
 class StepsUsedUp(Exception):

@@ -1,5 +1,6 @@
 """A stranger's schema and a model's arguments cannot keep the event loop busy: each check ends within its steps, whatever the
-two have agreed on. A check that was unbounded takes ten seconds and more here; the limit leaves room for a slow machine."""
+two have agreed on. A check that was unbounded takes ten seconds and more here; the limit leaves room for a slow machine and
+for coverage."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from gateway.a2a.model import Json
 from gateway.core.tools.arguments import SchemaRefused, checker
 from gateway.core.tools.steps import Steps
 
-SECONDS = 1.0
+SECONDS = 3.0
 """Of the processor, so that what else the machine does is not counted."""
 LONG = "a" * 5_000 + "!"
 
@@ -204,7 +205,6 @@ def test_a_check_ends_in_time(case: Case) -> None:
     began = time.process_time()
     check(arguments)
     took = time.process_time() - began
-    print(f"{case.name}: {took * 1000:.0f} ms")  # noqa: T201
     assert took < SECONDS
 
 

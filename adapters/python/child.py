@@ -1,4 +1,5 @@
-"""The process of a function with `run_in: process`: `python -m adapters.python.child IN OUT`, two file descriptors.
+"""The process of a function with `run_in: process`: `python -m adapters.python.child IN OUT LEVEL`, two file descriptors and
+the level of the log.
 
 Law: it ends with its parent, and never for a signal that is meant for its parent; what the function emits is on its way before
 the function goes on.
@@ -28,6 +29,7 @@ from adapters.python.reference import FunctionSettings
 from adapters.python.tool import PythonToolSettings, ToolService
 from adapters.python.worker import Run, Service, Worker, escaped
 from gateway.foundation.clock import Clock
+from gateway.foundation.logs import take_over_logging
 from gateway.ports.tools import SourceTool
 
 _PR_SET_PDEATHSIG = 1
@@ -143,7 +145,7 @@ class _Records(logging.Handler):
     """What the function and libraries tell `logging`, unless the function has configured `logging`."""
 
     def __init__(self, outbox: Outbox) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__()
         self._outbox = outbox
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -153,13 +155,13 @@ class _Records(logging.Handler):
         self._outbox.log(fields)
 
 
-def _configure_logging(outbox: Outbox) -> None:
+def _configure_logging(outbox: Outbox, level: int) -> None:
     def post(_: WrappedLogger, __: str, fields: EventDict) -> EventDict:
         outbox.log(fields)
         raise structlog.DropEvent
 
     structlog.configure(processors=[structlog.processors.add_log_level, structlog.processors.format_exc_info, post])
-    logging.lastResort = _Records(outbox)
+    take_over_logging(level, _Records(outbox))
 
 
 def _end_with_parent() -> None:
@@ -174,11 +176,11 @@ def main() -> None:
     # starts would inherit an ignored signal.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
-    incoming, outgoing = map(int, sys.argv[1:])
+    incoming, outgoing, level = map(int, sys.argv[1:])
     for inherited in (incoming, outgoing):
         os.set_inheritable(inherited, False)
     outbox = Outbox(outgoing)
-    _configure_logging(outbox)
+    _configure_logging(outbox, level)
     under_way: set[Run] = set()
     thread = LoopThread({}, partial(escaped, {}, under_way))
     listening = thread.loop.create_task(Function(thread, under_way, outbox).listen(incoming))

@@ -3,6 +3,7 @@ was at has failed with the reason; it never outlives the gateway."""
 
 import asyncio
 import contextvars
+import logging
 import os
 import signal
 import sys
@@ -21,6 +22,8 @@ from gateway.ports.adapter import ErrorClass
 from gateway.ports.tools import SourceTool
 
 log = structlog.get_logger("adapters.python.process_host")
+
+_LEVELS = {name.lower(): level for name, level in logging.getLevelNamesMapping().items()}
 
 _GRACE = 3.0
 """Seconds that a process has to end."""
@@ -128,6 +131,7 @@ class _Process:
     async def _spawn(self) -> asyncio.subprocess.Process:
         """Raises: OSError."""
         # By file descriptor: its incoming messages, its outgoing ones, what it prints.
+        level = logging.getLogger().getEffectiveLevel()
         incoming, to_process = os.pipe()
         from_process, outgoing = os.pipe()
         printed, printing = os.pipe()
@@ -138,7 +142,7 @@ class _Process:
             self._mailbox.post(wire.encode(self._begin))
             return await asyncio.create_subprocess_exec(
                 # Without `-P`, files of the working directory would hide modules of the gateway.
-                *(sys.executable, "-u", "-P", "-m", "adapters.python.child", str(incoming), str(outgoing)),
+                *(sys.executable, "-u", "-P", "-m", "adapters.python.child", *map(str, (incoming, outgoing, level))),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=printing,
                 stderr=printing,
@@ -185,7 +189,11 @@ class _Process:
 
     def _log(self, fields: dict[str, Json]) -> None:
         event, level = fields.pop("event", ""), fields.pop("level", "info")
-        log.log({"warning": 30, "error": 40, "critical": 50}.get(str(level), 20), event, **{**fields, **self._owner})
+        log.log(
+            {"debug": 10, "warning": 30, "error": 40, "critical": 50}.get(str(level), 20),
+            event,
+            **{**fields, **self._owner},
+        )
 
     # --- its end
 

@@ -58,4 +58,4 @@ class _Lines(asyncio.Protocol):
     def _log(self, line: bytes) -> None:
         text = line[:_LONGEST].decode(errors="replace").rstrip()
         if text:
-            log.info("tools.output", source=self._source, text=text)
+            log.info("tools.output", source=self._source, line=text)

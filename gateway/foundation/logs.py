@@ -74,7 +74,7 @@ def configure_logging(level: int = logging.INFO, form: LogFormat = "json") -> No
         logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _stderr)),
         cache_logger_on_first_use=True,
     )
-    _take_over_logging(level, [*common, structlog.stdlib.add_logger_name], output)
+    take_over_logging(level, _last_resort([*common, structlog.stdlib.add_logger_name], output))
 
 
 def write_lines(lines: Iterable[tuple[int, Mapping[str, object]]]) -> None:
@@ -106,16 +106,20 @@ def _local_time(milliseconds: int) -> str:
 # --- the standard library's logging
 
 
-def _take_over_logging(level: int, before: list[Processor], output: list[Processor]) -> None:
-    """Lines of `logging` come as those of the gateway do, unless code of the operator has configured `logging`.
-
-    They go through the handler of last resort and not through one of the root logger, because only then a configuration of
-    the operator has its effect.
-    """
+def _last_resort(before: list[Processor], output: list[Processor]) -> logging.Handler:
     handler = logging.StreamHandler(cast("TextIO", _stderr))
-    handler.setLevel(level)
     processors = [ProcessorFormatter.remove_processors_meta, *output]
     handler.setFormatter(ProcessorFormatter(foreign_pre_chain=before, processors=processors))
+    return handler
+
+
+def take_over_logging(level: int, handler: logging.Handler) -> None:
+    """Lines of `logging` go to the handler, unless code of the operator has configured `logging`.
+
+    It is the handler of last resort and not one of the root logger, because only then a configuration of the operator has
+    its effect.
+    """
+    handler.setLevel(level)
     logging.lastResort = handler
     logging.basicConfig = _configure_when_told
     logging.captureWarnings(True)

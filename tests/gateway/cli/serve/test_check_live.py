@@ -267,7 +267,7 @@ async def test_what_is_told_beside_the_findings_stands_on_standard_error(
     told = [line.split("] ", 1)[1] for line in ended.err.splitlines() if "] " in line and str(file) not in line]
     assert sorted(told) == [
         "tools.allow-fits-nothing source=clock allow=later tools=['now']",
-        "tools.output source=ends text='no key is set'",
+        "tools.output source=ends line='no key is set'",
     ]
 
 

@@ -32,6 +32,7 @@ log = logging.getLogger("my_agent")
 
 async def reply(turn):
     log.info("asked %s", turn.text)
+    log.debug("closely")
     if "fail" in turn.text:
         raise ValueError("no such thing")
     logging.info("from the module itself")
@@ -224,7 +225,7 @@ async def test_what_a_program_of_tools_writes_to_standard_error_is_a_line_with_t
         task = (await served.send("hello"))["result"]["task"]
         told = events(await served.ended())
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
-    said = [(line["source"], line["text"], line["level"]) for line in told if line["event"] == "tools.output"]
+    said = [(line["source"], line["line"], line["level"]) for line in told if line["event"] == "tools.output"]
     assert said[0] == ("small", "a server begins", "info")
 
 
@@ -250,3 +251,15 @@ async def test_the_line_of_a_turn_has_the_tokens_that_its_task_shows(start: Star
         shown["outputTokens"],
         shown["totalTokens"],
     )
+
+
+async def test_an_agent_in_a_process_of_its_own_logs_like_any_other(start: Start) -> None:
+    served = await start("--log-level", "debug", config=CONFIG.replace('reply"}', 'reply", run_in: process}'))
+    await served.send("hello")
+    told = events(await served.ended())
+    own = [(line["event"], line["level"], line["agent"]) for line in told if line.get("logger") in ("my_agent", "root")]
+    assert own == [
+        ("asked hello", "info", "mine"),
+        ("closely", "debug", "mine"),
+        ("from the module itself", "info", "mine"),
+    ]

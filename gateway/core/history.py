@@ -78,40 +78,58 @@ class View(msgspec.Struct, frozen=True):
     hold yet; with owner BACKEND they are the positions of all items, in order. `last_source` is the highest source
     number in the records, if the agent numbers sources.
 
-    `earlier` are those of the positions whose items are of earlier turns, and still in their own form. `unanswered` is
-    the turn whose tool calls are answered here by a fixed text for the first time, if there is one and it failed."""
+    `earlier` are those of the positions whose items are of earlier turns, and still in their own form: a group for each
+    turn, the turns without an outcome first. `unanswered` is the turn whose tool calls are answered here by a fixed text
+    for the first time, if there is one and it failed."""
 
     items: tuple[conversation.Item, ...]
     positions: tuple[int, ...]
     last_source: int = NO_SOURCE
-    earlier: tuple[int, ...] = ()
+    earlier: tuple[tuple[int, ...], ...] = ()
     unanswered: str | None = None
 
 
 class Doubt(msgspec.Struct, frozen=True):
     """The part of a refused request that the next request does without, because it may be the reason of the refusal.
 
-    `positions` are items of earlier turns. `turn` is an earlier turn that is left out as a whole; `handle` is the
-    handle at which that turn began. `refused_in` is the service call that was refused."""
+    `positions` are items of earlier turns; `latest` are those of them that were left out last. `turn` is an earlier turn
+    that is left out as a whole; `handle` is the handle at which that turn began. `refused_in` is the service call that
+    was refused, `tries` the number of requests that did without something."""
 
     refused_in: str
     positions: frozenset[int] = frozenset()
+    latest: frozenset[int] = frozenset()
     turn: str | None = None
     handle: str | None = None
+    tries: int = 1
+
+    def proven(self, sent: Iterable[int]) -> tuple[int, ...]:
+        """The items that count as refused when the backend accepts a request that carries the items `sent`: with the items
+        that were left out last it was refused. An outcome that was replaced in the request stays replaced."""
+        return tuple(sorted(self.latest | self.positions.intersection(sent)))
+
+
+_ONE_BY_ONE = 4
+"""So many earlier turns are left out one by one, and all others together."""
 
 
 def narrower(view: View, doubt: Doubt | None, refused_in: str) -> Doubt | None:
     """What the next request does without when the backend has refused `view`, in which `doubt` was left out already.
     None when only the running turn is left.
 
-    The parts are left out one after another, so that a message is lost only when it is refused alone. Source:
-    docs/state-model.md, scenario 46b.
+    The parts are left out one after another, so that only what was refused is lost. Source: docs/state-model.md,
+    scenario 46b.
     """
-    if doubt is None and view.earlier:
-        return Doubt(refused_in, frozenset(view.earlier))
-    if view.unanswered is not None and (doubt is None or doubt.turn is None):
-        positions = frozenset() if doubt is None else doubt.positions
-        return Doubt(refused_in, positions, view.unanswered)
+    done = Doubt(refused_in, tries=0) if doubt is None else doubt
+    if done.turn is not None:
+        return None
+    following = replace(done, refused_in=refused_in, tries=done.tries + 1)
+    if view.earlier:
+        groups = view.earlier[:1] if done.tries < _ONE_BY_ONE else view.earlier
+        latest = frozenset(position for group in groups for position in group)
+        return replace(following, positions=done.positions | latest, latest=latest)
+    if view.unanswered is not None:
+        return replace(following, latest=frozenset(), turn=view.unanswered)
     return None
 
 
@@ -174,8 +192,14 @@ def _view(sent: Sequence[HistoryRecord], positions: tuple[int, ...], number: int
         return View(items, positions)
     unanswered = {r.turn_id: r.failed for r in before if r.refused}
     turn = next(iter(unanswered)) if len(unanswered) == 1 and all(unanswered.values()) else None
-    earlier = tuple(r.position for r in before if not r.refused)
-    return View(items, positions, earlier=earlier, unanswered=turn)
+    return View(items, positions, earlier=_by_turn([r for r in before if not r.refused]), unanswered=turn)
+
+
+def _by_turn(records: Sequence[HistoryRecord]) -> tuple[tuple[int, ...], ...]:
+    """The positions of the records, by turn. Turns without an outcome come first: an outcome is replaced for good."""
+    answering = {r.turn for r in records if isinstance(r.item, OutputItem)}
+    ordered = sorted(records, key=lambda r: (r.turn in answering, r.turn))
+    return tuple(tuple(r.position for r in group) for _, group in groupby(ordered, lambda r: r.turn))
 
 
 def _without(records: Sequence[HistoryRecord], doubt: Doubt) -> list[HistoryRecord]:

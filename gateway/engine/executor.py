@@ -157,8 +157,9 @@ class CommandExecutor:
         if doubt is None:
             return []
         points: list[CommitPoint] = []
-        if doubt.positions:
-            points.append(MarkRefused(thread.id, doubt.refused_in, tuple(sorted(doubt.positions))))
+        proven = doubt.proven(self._context.view.positions)
+        if proven:
+            points.append(MarkRefused(thread.id, doubt.refused_in, proven))
         if doubt.turn is not None:
             points.append(LeaveOut(doubt.turn))
             if thread.handle_kind is HandleKind.ROTATING:

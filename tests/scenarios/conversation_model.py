@@ -30,7 +30,9 @@ class Doubt:
 
     turn: str
     pieces: frozenset[int] = frozenset()
+    latest: frozenset[int] = frozenset()
     without: str | None = None
+    tries: int = 0
 
 
 @dataclass
@@ -68,7 +70,7 @@ class ConversationModel:
         carried = [index for index, _ in self._view(place)]
         self.begins.setdefault(turn, self._start())
         if self.doubt is not None:
-            for index in self.doubt.pieces:
+            for index in self.doubt.latest | self.doubt.pieces.intersection(carried):
                 self.pieces[index].refused = True
             if self.doubt.without is not None:
                 self.left_out.add(self.doubt.without)
@@ -91,12 +93,21 @@ class ConversationModel:
 
     def _narrower(self, turn: str, place: int) -> Doubt | None:
         before = [(index, refused) for index, refused in self._new(place) if self.pieces[index].turn != turn]
-        earlier = frozenset(index for index, refused in before if not refused)
-        if self.doubt is None and earlier:
-            return Doubt(turn, earlier)
+        turns: dict[int, set[int]] = {}
+        for index, refused in before:
+            if not refused:
+                turns.setdefault(self.pieces[index].place, set()).add(index)
         stuck = {self.pieces[index].turn for index, refused in before if refused}
-        if len(stuck) == 1 and stuck <= self.failed and (self.doubt is None or self.doubt.without is None):
-            return Doubt(turn, frozenset() if self.doubt is None else self.doubt.pieces, next(iter(stuck)))
+        done = self.doubt or Doubt(turn)
+        if done.without is not None:
+            return None
+        if turns:
+            # What no tool has done is left out first, and the oldest of it before the rest.
+            groups = sorted(turns.items(), key=lambda each: (any(self.pieces[i].kind == "O" for i in each[1]), each[0]))
+            latest = frozenset().union(*(group for _, group in (groups[:1] if done.tries < 4 else groups)))
+            return Doubt(turn, done.pieces | latest, latest, None, done.tries + 1)
+        if len(stuck) == 1 and stuck <= self.failed:
+            return Doubt(turn, done.pieces, frozenset(), next(iter(stuck)), done.tries + 1)
         return None
 
     def _start(self) -> str | None:

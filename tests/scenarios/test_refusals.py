@@ -119,16 +119,31 @@ async def test_46b_every_message_may_be_refused_and_the_next_one_is_answered(cor
 
 
 @ROTATING
-async def test_46b_a_refused_picture_of_the_past_is_found_among_messages_that_never_arrived(
+async def test_46b_of_messages_that_never_arrived_only_the_one_that_is_refused_is_left_out(
     core: Core, ownership: Ownership
 ) -> None:
-    adapter = adapter_of(ownership, rejected(), rejected(), refused(), says("A3", "r3"), says("A4", "r4"))
+    scripts = [rejected(), rejected(), refused(), refused(), says("A3", "r3"), says("A4", "r4")]
+    adapter = adapter_of(ownership, *scripts)
     core.agent(adapter)
     for text in "1234":
         await core.send(text, context="c")
-    assert adapter.sent[2:4] == [(None, ["U 1", "U 2", "U 3"]), (None, ["U 3"])]
-    assert users(core) == [(1, 0), (1, 0), (0, 1), (0, 1)]
+    assert adapter.sent[2:5] == [(None, ["U 1", "U 2", "U 3"]), (None, ["U 2", "U 3"]), (None, ["U 3"])]
+    fourth = (None, ["U 1", "U 3", "A A3", "U 4"]) if ownership is G else ("r3", ["U 1", "U 4"])
+    assert adapter.sent[5] == fourth
+    assert users(core) == [(0, 1), (1, 0), (0, 1), (0, 1)]
     assert violations(core.path) == []
+
+
+@ROTATING
+async def test_46b_the_outcome_of_a_tool_is_the_last_that_is_doubted(core: Core, ownership: Ownership) -> None:
+    scripts = [asks("r1", C1), rejected(), rejected(), refused(), says("A3", "r3"), says("A4", "r4")]
+    adapter = adapter_of(ownership, *scripts)
+    core.agent(adapter, toolset=ScriptedTools({"one": "O"}))
+    for text in "1234":
+        await core.send(text, context="c")
+    before = ["U 1", "C c1 one", "O c1 O"] if ownership is G else ["O c1 O"]
+    assert [items for _, items in adapter.sent[3:5]] == [[*before, "U 2", "U 3"], [*before, "U 3"]]
+    assert users(core) == [(0, 1), (1, 0), (0, 1), (0, 1)]
 
 
 # --- the process dies ---

@@ -197,7 +197,9 @@ def test_it_replaces_nothing_where_the_backend_does_not_take_it_back() -> None:
 def test_of_a_window_only_the_items_inside_count_as_sent() -> None:
     records = thread([U("1")], [U("2"), A("two")], [U("3")], sent=0)
     assert project(G, records, "turn-3", Window(1, None)) == View((U("3"),), (4,))
-    assert project(G, records, "turn-3", Window(3, None)) == View((U("2"), A("two"), U("3")), (2, 3, 4), earlier=(2, 3))
+    assert project(G, records, "turn-3", Window(3, None)) == View(
+        (U("2"), A("two"), U("3")), (2, 3, 4), earlier=((2, 3),)
+    )
 
 
 def test_what_is_left_out_of_the_view_takes_no_room_in_its_window() -> None:
@@ -230,7 +232,7 @@ def test_a_message_that_failed_goes_along_with_the_next_one() -> None:
 def test_the_output_of_a_failed_call_is_not_sent() -> None:
     records = thread([U("1"), O("c"), A("par")], [U("2")])
     records[1], records[2] = replace(records[1], replayable=False), replace(records[2], replayable=False)
-    assert project(BR, records, "turn-2") == View((U("1"), U("2")), (1, 4), earlier=(1,))
+    assert project(BR, records, "turn-2") == View((U("1"), U("2")), (1, 4), earlier=((1,),))
 
 
 # --- both ---
@@ -239,7 +241,7 @@ def test_the_output_of_a_failed_call_is_not_sent() -> None:
 @pytest.mark.parametrize("ownership", [G, BR])
 def test_a_later_turn_waits_for_its_own_call(ownership: Ownership) -> None:
     records = thread([U("1")], [U("2")], [U("3")])
-    assert project(ownership, records, "turn-2") == View((U("1"), U("2")), (1, 2), earlier=(1,))
+    assert project(ownership, records, "turn-2") == View((U("1"), U("2")), (1, 2), earlier=((1,),))
 
 
 @pytest.mark.parametrize("ownership", [G, BR])

@@ -54,10 +54,8 @@ class OutputBuilder:
         return self.out
 
     def receive(self, event: adapter.AdapterEvent) -> bool:
-        """Whether the event is output."""
+        """Whether the event is output. The most frequent one, TextDelta, goes to `add_text` directly."""
         match event:
-            case adapter.TextDelta(text=text):
-                self.add_text(text)
             case adapter.MessageReady(text=whole, key=key):
                 self.end_message(whole, key)
             case adapter.ReasoningDelta(text=text):

@@ -766,6 +766,28 @@ def test_a_call_that_ends_under_another_item_id_is_the_same_call() -> None:
     assert between(begun, done("function_call", id="fc_1", **CALL)) == [ToolCallAnnounced("call_1", "f"), READY]
 
 
+def test_a_call_that_gets_its_id_only_with_its_end_is_told_then() -> None:
+    begun = added("function_call", id="fc_1", **CALL | {"arguments": "", "call_id": None})
+    piece = {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": "{}"}
+    assert between(begun, piece, done("function_call", id="fc_1", **CALL)) == [READY]
+
+
+def test_arguments_of_the_backends_call_that_end_twice_end_once() -> None:
+    item = {"id": "mcp_1", "name": "f", "server_label": "wx"}
+    ends = {"type": "response.mcp_call_arguments.done", "item_id": "mcp_1", "arguments": "{}"}
+    assert between(added("mcp_call", **item), ends, ends, done("mcp_call", arguments="{}", output="3C", **item)) == [
+        ToolCallAnnounced("mcp_1", "f", handled=True, server="mcp:wx"),
+        ToolCallReady("mcp_1", "f", "{}", True, "mcp:wx", "mcp_1"),
+        ToolResultReady("mcp_1", "3C"),
+    ]
+
+
+def test_a_response_in_progress_again_behind_the_beginning_of_a_call_loses_no_call() -> None:
+    again = {"type": "response.in_progress", "response": {"id": "resp_1"}}
+    begun = added("function_call", id="fc_1", **CALL | {"arguments": ""})
+    assert between(begun, again, done("function_call", id="fc_1", **CALL)) == [ToolCallAnnounced("call_1", "f"), READY]
+
+
 OTHER = CALL | {"arguments": '{"x":1}'}
 
 

@@ -212,6 +212,8 @@ def chat(
     context: parameters.Context = None,
     headers: parameters.Headers = None,
     key: parameters.ApiKey = None,
+    ca: parameters.Authorities = None,
+    proxy: parameters.Proxy = None,
     output: parameters.Format = Output.text,
     tools: parameters.Tools = None,
 ) -> int:
@@ -235,7 +237,7 @@ def chat(
     """
     from gateway.cli.talk.chat import run_chat
 
-    return run_chat(read_address(agent, url, binding, headers, key), context, output, tools)
+    return run_chat(read_address(agent, url, binding, headers, key, ca, proxy), context, output, tools)
 
 
 @commands.command(

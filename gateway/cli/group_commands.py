@@ -206,6 +206,8 @@ def delete_context(
     agent: parameters.Agent = None,
     headers: parameters.Headers = None,
     key: parameters.ApiKey = None,
+    ca: parameters.Authorities = None,
+    proxy: parameters.Proxy = None,
 ) -> None:
     """Delete a conversation and all that was said in it.
 
@@ -214,7 +216,7 @@ def delete_context(
     """
     from gateway.cli.manage.contexts import delete
 
-    delete(read_address(agent, url, None, headers, key), context)
+    delete(read_address(agent, url, None, headers, key, ca, proxy), context)
 
 
 @push.command("list", "a2a-gateway push list", "a2a-gateway push list --stopped -o jsonl")

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from gateway.foundation.addresses import is_loopback
 from gateway.foundation.clock import Clock
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
 from gateway.foundation.retry import parse_retry_after
+from gateway.foundation.tls import client_context
 
 Json = Any
 
@@ -97,7 +99,8 @@ def _why(error: httpx2.RequestError) -> str:
             case socket.gaierror():
                 return "there is no such host"
             case ssl.SSLCertVerificationError():
-                return f"its certificate is not trusted: {cause.verify_message}"
+                remedy = "a file with the certificate of its authority is given with --ca, or in SSL_CERT_FILE"
+                return f"its certificate is not trusted: {cause.verify_message}; {remedy}"
             case ssl.SSLError():
                 return "it does not speak TLS as this does; does its address begin with http:// and not with https://?"
         cause = cause.__cause__ or cause.__context__
@@ -107,13 +110,18 @@ def _why(error: httpx2.RequestError) -> str:
 # --- connections ------------------------------------------------------------------------------------------------------
 
 
-def open_http(url: str, headers: Mapping[str, str] | None = None) -> httpx2.AsyncClient:
-    """A connection pool for one agent. A proxy of the environment is not used for addresses of this machine."""
+def open_http(
+    url: str, headers: Mapping[str, str] | None = None, ca: Path | None = None, proxy: str | None = None
+) -> httpx2.AsyncClient:
+    """A connection pool for one agent. A proxy of the environment is not used for addresses of this machine. `ca` as in
+    `client_context`."""
     return httpx2.AsyncClient(
         headers={"A2A-Version": VERSION, **(headers or {})},
         timeout=httpx2.Timeout(CONNECT, read=None),
         limits=httpx2.Limits(keepalive_expiry=CLIENT_KEEP_ALIVE),
         trust_env=not _is_local(url),
+        verify=client_context(ca) if url.startswith("https:") else True,
+        proxy=proxy,
     )
 
 

@@ -20,6 +20,7 @@ from tests.emulators.scripts import Conversation, Say, Step
 from tests.faults.broken_backends import KEY, WIRES
 from tests.faults.raw_backends import ANSWER, agent, raw_backend, recorded
 from tests.running import AT_ONCE, StartLocal
+from tests.support.forward_proxy import forward_proxy
 
 BOTH = pytest.mark.parametrize("wire", WIRES)
 
@@ -367,3 +368,33 @@ async def test_what_was_done_and_answered_with_500_is_in_the_conversation_once(
     for conversation in server.conversations.values():
         said = [item["content"][0]["text"] for item in conversation.items if item.get("role") == "user"]
         assert said == ["one", "two", "three", "four"]
+
+
+# --- the way to the service -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.fault("B1")
+@BOTH
+async def test_headers_and_the_proxy_of_an_agent_are_used_and_its_secrets_are_in_no_error(
+    start_local: StartLocal, wire: str
+) -> None:
+    stream = await recorded(wire)
+
+    async def answer(exchange: Exchange) -> None:
+        if len(server.requests) == 1:
+            await exchange.stream(stream)
+        else:
+            told = json.dumps({"error": {"message": f"bad team {exchange.request.header('X-Team')}"}}).encode()
+            await exchange.send(plain("400 Bad Request", told, Content_Type="application/json"))
+
+    async with raw_backend(answer) as server, forward_proxy() as proxy:
+        more = f"headers: {{X-Team: canary-of-the-team}}, proxy: '{proxy.url}'"
+        gateway = await start_local(agent(wire, server, more), pace=AT_ONCE)
+        async with a2a_http(gateway.url) as http:
+            caller = A2A(http, "raw")
+            tasks = [await caller.send(text) for text in ("one", "two")]
+
+    assert [why(task) for task in tasks] == [COMPLETED, failed(ErrorClass.REJECTED)]
+    assert [request.header("X-Team") for request in server.requests] == ["canary-of-the-team"] * 2
+    assert len(proxy.heads) >= 1
+    assert b"canary-of-the-team" not in caller.seen

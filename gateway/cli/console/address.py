@@ -8,6 +8,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -27,6 +28,8 @@ class AgentAddress:
     binding: BindingName | None
     headers: dict[str, str]
     key: str | None = None
+    ca: Path | None = None
+    proxy: str | None = None
 
     @property
     def request_headers(self) -> dict[str, str]:
@@ -49,6 +52,10 @@ class AgentAddress:
             words += ["--header", f"{name}: ..."]
         if self.key is not None and self.key != os.environ.get(KEY_VARIABLE):
             words += ["--key", "..."]
+        if self.ca is not None:
+            words += ["--ca", str(self.ca)]
+        if self.proxy is not None:
+            words += ["--proxy", "..." if "@" in self.proxy else self.proxy]
         return words
 
     @property
@@ -63,12 +70,34 @@ class AgentAddress:
 
 
 def read_address(
-    agent: str | None, url: str, binding: BindingName | None, headers: Sequence[str] | None, key: str | None = None
+    agent: str | None,
+    url: str,
+    binding: BindingName | None,
+    headers: Sequence[str] | None,
+    key: str | None = None,
+    ca: Path | None = None,
+    proxy: str | None = None,
 ) -> AgentAddress:
     """`agent` may be a URL, too. Raises: Stop (2)."""
     if agent is not None and "://" in agent:
         url, agent = agent, None
-    return AgentAddress(read_url(url), agent, binding, read_headers(headers or ()), read_key(key))
+    address = AgentAddress(read_url(url), agent, binding, read_headers(headers or ()), read_key(key), ca, proxy)
+    _check_route(address)
+    return address
+
+
+def _check_route(address: AgentAddress) -> None:
+    """Raises: Stop (2)."""
+    if address.ca is not None:
+        # The module is not needed without this option.
+        from gateway.foundation.tls import check_authorities
+
+        try:
+            check_authorities(address.ca)
+        except ValueError as error:
+            raise Stop(ExitCode.USAGE, f"--ca: {error}") from error
+    if address.proxy is not None and not address.proxy.startswith("http://"):
+        raise Stop(ExitCode.USAGE, "--proxy must be the address of a proxy, as http://host:port")
 
 
 def read_url(url: str) -> str:

@@ -42,7 +42,7 @@ def call_admin(
     """Does what `call` does, with the administration API. `group` is the group of commands one of which lists the
     objects that exist."""
     guard = _must_exist(address, group, lambda error: f"{address.url}: {error}" if error.status == 404 else None)
-    return call(open_http(address.url, address.request_headers), operation, guard)
+    return call(open_http(address.url, address.request_headers, address.ca, address.proxy), operation, guard)
 
 
 @contextlib.asynccontextmanager
@@ -52,7 +52,7 @@ async def open_client(
     """A client of that agent, which is asked for tool calls unless the user named other extensions. Raises: ClientError."""
     named = any(name.lower() == "a2a-extensions" for name in address.headers)
     extensions = {} if named else {"A2A-Extensions": TOOL_CALLS}
-    async with open_http(address.url, extensions | address.request_headers) as http:
+    async with open_http(address.url, extensions | address.request_headers, address.ca, address.proxy) as http:
         binding = None if address.binding is None else Binding[address.binding.upper()]
         endpoint = await discover(http, address.url, address.agent, binding)
         try:

@@ -71,6 +71,14 @@ ApiKey = Annotated[
         help="An API key of the gateway; the variable keeps it out of the list of processes.",
     ),
 ]
+Authorities = Annotated[
+    Path | None,
+    typer.Option("--ca", metavar="FILE", help="Trust the authorities whose certificates (PEM) this file holds, too."),
+]
+Proxy = Annotated[
+    str | None,
+    typer.Option("--proxy", metavar="URL", help="Go through this proxy, not through those of the environment."),
+]
 Text = Annotated[str, typer.Argument(metavar="TEXT", help="What to say; - reads standard input.")]
 Binding = Annotated[
     BindingName | None, typer.Option(metavar="jsonrpc|rest", help="Use this one of the agent's interfaces.")
@@ -134,10 +142,12 @@ class GatewayOptions:
     url: Url = DEFAULT_URL
     headers: Headers = None
     key: ApiKey = None
+    ca: Authorities = None
+    proxy: Proxy = None
 
     def address(self, agent: str | None = None) -> AgentAddress:
         """Raises: Stop (2)."""
-        return read_address(agent, self.url, None, self.headers, self.key)
+        return read_address(agent, self.url, None, self.headers, self.key, self.ca, self.proxy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +159,12 @@ class AgentOptions:
     binding: Binding = None
     headers: Headers = None
     key: ApiKey = None
+    ca: Authorities = None
+    proxy: Proxy = None
 
     def address(self) -> AgentAddress:
         """Raises: Stop (2)."""
-        return read_address(self.agent, self.url, self.binding, self.headers, self.key)
+        return read_address(self.agent, self.url, self.binding, self.headers, self.key, self.ca, self.proxy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +181,8 @@ class SendOptions:
     data: Data = None
     headers: Headers = None
     key: ApiKey = None
+    ca: Authorities = None
+    proxy: Proxy = None
     idempotency_key: Key = None
     output: Format = Output.text
     timeout: Timeout = None
@@ -176,7 +190,7 @@ class SendOptions:
 
     def address(self) -> AgentAddress:
         """Raises: Stop (2)."""
-        return read_address(self.agent, self.url, self.binding, self.headers, self.key)
+        return read_address(self.agent, self.url, self.binding, self.headers, self.key, self.ca, self.proxy)
 
 
 @dataclass(frozen=True, slots=True)

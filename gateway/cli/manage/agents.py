@@ -15,6 +15,6 @@ _COLUMNS: Columns = {
 
 def print_agents(address: AgentAddress, output: Output) -> None:
     """Raises: Stop."""
-    connection = open_http(address.url, address.request_headers)
+    connection = open_http(address.url, address.request_headers, address.ca, address.proxy)
     agents = call(connection, lambda http: list_agents(http, address.url))
     print_listing(output, "agents", agents, _COLUMNS, "there are no agents")

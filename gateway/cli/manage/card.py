@@ -12,7 +12,7 @@ from gateway.client.transport import Json, json_at, objects, open_http
 
 def print_card(address: AgentAddress, *, as_json: bool) -> None:
     """Raises: Stop."""
-    connection = open_http(address.url, address.request_headers)
+    connection = open_http(address.url, address.request_headers, address.ca, address.proxy)
     url, card = call(connection, lambda http: fetch_card(http, address.url, address.agent))
     text = json_text(card, indent=2) if as_json else visible("\n".join(_lines(url, card)))
     sys.stdout.write(f"{text}\n")

@@ -2,13 +2,18 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.client.transport import Unreachable, decode, http_errors, json_at, objects, open_http, text_at
+from tests.adapters.raw_server import Exchange, RawServer, plain
+from tests.support.certificates import certificate
+from tests.support.forward_proxy import forward_proxy
 
 Json = Any
 
@@ -90,3 +95,37 @@ def test_untrusted_json_is_read_safely() -> None:
 @pytest.mark.parametrize("text", ["", "{", b"\xff", "[" * 100_000])
 def test_malformed_json_is_none(text: str | bytes) -> None:
     assert decode(text) is None
+
+
+@pytest.mark.parametrize("trusts", [True, False])
+async def test_an_authority_that_is_named_is_trusted(tmp_path: Path, *, trusts: bool) -> None:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.send(plain("200 OK", b"{}"))
+
+    file = certificate(tmp_path, "localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    raw = RawServer(answer)
+    async with await asyncio.start_server(raw.serve_connection, "127.0.0.1", 0, ssl=context) as server:
+        url = f"https://localhost:{server.sockets[0].getsockname()[1]}"
+        async with open_http(url, ca=file if trusts else None) as http:
+            if trusts:
+                assert (await http.get(url)).status_code == 200
+            else:
+                told = r"certificate is not trusted: self-signed certificate; .* --ca"
+                with pytest.raises(Unreachable, match=told), http_errors(url):
+                    await http.get(url)
+        await raw.stop()
+
+
+async def test_requests_go_through_the_proxy_that_is_named() -> None:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.send(plain("200 OK", b"{}"))
+
+    raw = RawServer(answer)
+    async with await asyncio.start_server(raw.serve_connection, "127.0.0.1", 0) as server, forward_proxy() as proxy:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/card"
+        async with open_http(url, proxy=proxy.url) as http:
+            assert (await http.get(url)).status_code == 200
+        await raw.stop()
+    assert proxy.heads[0].startswith(f"GET {url} ")

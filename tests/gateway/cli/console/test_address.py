@@ -1,11 +1,13 @@
 """The agent that a command line names."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 
 from gateway.cli.console.address import DEFAULT_URL, AgentAddress, read_address, read_headers, read_url
-from gateway.cli.console.output import Stop
+from gateway.cli.console.output import ExitCode, Stop
+from tests.support.certificates import certificate
 
 
 @pytest.fixture(autouse=True)
@@ -91,3 +93,17 @@ def test_a_header_that_cannot_be_sent_is_refused_without_its_value(header: str) 
         read_headers([header])
     assert caught.value.code == 2
     assert "Evil" not in caught.value.text
+
+
+def test_an_authority_and_a_proxy_are_named_again_without_credentials(tmp_path: Path) -> None:
+    file = certificate(tmp_path, "localhost")
+    plain, secret = "http://proxy:3128", "http://me:secret@proxy:3128"
+    assert read_address(None, DEFAULT_URL, None, (), None, file, plain).options == ["--ca", str(file), "--proxy", plain]
+    assert read_address(None, DEFAULT_URL, None, (), None, None, secret).options == ["--proxy", "..."]
+
+
+def test_an_authority_or_a_proxy_that_cannot_be_used_stops_the_command(tmp_path: Path) -> None:
+    for ca, proxy, words in ((tmp_path / "none.pem", None, "--ca: the file"), (None, "proxy:3128", "--proxy must be")):
+        with pytest.raises(Stop, match=words) as caught:
+            read_address(None, DEFAULT_URL, None, (), None, ca, proxy)
+        assert caught.value.code == ExitCode.USAGE

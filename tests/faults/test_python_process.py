@@ -55,6 +55,8 @@ async def agent(turn):
             print(rest)
             print(rest.upper(), file=sys.stderr)
             logging.getLogger("mine").warning("warned of %s", rest)
+            logging.info("told of %s", rest)
+            logging.debug("not told of %s", rest)
             yield "printed"
         case "everything":
             yield Status("looking")
@@ -189,6 +191,9 @@ async def test_what_a_process_prints_and_logs_is_in_the_log_with_its_agent(gatew
     assert [line["line"] for line in _events(gateway, "python.output")][1:] == ["words", "WORDS"]
     (warned,) = _events(gateway, "warned of words")
     assert (warned["level"], warned["logger"], warned["agent"]) == ("warning", "mine", "mine")
+    (told,) = _events(gateway, "told of words")
+    assert (told["level"], told["logger"], told["agent"]) == ("info", "root", "mine")
+    assert _events(gateway, "not told of words") == []
 
 
 async def test_the_module_is_loaded_by_its_process_only_and_before_the_first_turn_by_none(gateway: Child) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, case, func, literal_column, select, text, tuple_
+from sqlalchemy import Select, and_, bindparam, case, func, literal_column, or_, select, text, tuple_
 from sqlalchemy.sql.expression import ColumnElement
 
 from gateway.ledger.leases import TRIES
@@ -73,8 +73,18 @@ REPLAY = (
     .where(matches(input_, tenant="tenant", principal="principal", agent="agent", key_kind="key_kind", key="key"))
 )
 
-_REPORTS = select(joined(service_call.c.usage)).where(service_call.c.turn == turn.c.id).scalar_subquery()
-"""What the backend reported of the tokens of a turn: the report of each service call, with commas between them."""
+_REPORTS = (
+    select(joined(service_call.c.usage))
+    .where(
+        service_call.c.turn == turn.c.id,
+        or_(turn.c.ended_at.is_(None), service_call.c.ended_at <= turn.c.ended_at),
+    )
+    .scalar_subquery()
+)
+"""What the backend reported of the tokens of a turn: the report of each service call, with commas between them.
+
+A call whose end was found out after the turn had ended does not count: a task that has ended stays as it is.
+"""
 
 _OPENING, _OPENED = input_.alias("opening"), turn.alias("opened")
 

@@ -88,8 +88,8 @@ CATALOGUE: dict[str, Fault] = {
     "B9": Fault(
         "events that come twice, out of order, unknown or too late",
         (
-            "test_numbers_that_do_not_rise_are_repeats_but_may_have_gaps_or_all_be_zero",
-            "test_a_finished_message_that_differs_is_only_logged",
+            "test_events_with_the_number_of_an_earlier_one_are_repeats_but_numbers_may_have_gaps_or_all_be_zero",
+            "test_a_whole_text_that_differs_takes_the_place_of_what_was_shown",
             "test_a_response_without_id_confirms_nothing",
         ),
     ),

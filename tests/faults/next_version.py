@@ -35,6 +35,8 @@ def upgrade() -> None:
 
 _NEWER_STATE = """
 
+from gateway.a2a.model import Json
+
 
 class _Newer(PythonFunction):
     @property
@@ -55,6 +57,7 @@ def next_version(folder: Path) -> Path:
     """Makes it in this folder, as its authors would: a migration is written, the statements are compiled."""
     for package in ("gateway", "adapters", "storage"):
         shutil.copytree(PROJECT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(PROJECT / "a2a_gateway.py", folder)
     (folder / "storage" / "schema" / "migrations" / "versions" / f"v{NEXT}_labels.py").write_text(_MIGRATION)
     with (folder / "adapters" / "python" / "function.py").open("a") as file:
         file.write(_NEWER_STATE)

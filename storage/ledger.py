@@ -97,9 +97,12 @@ async def open_ledger(url: str, auto_migrate: bool, *, busy_timeout_ms: int = 50
     """
     path = database_path(url)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.exists():
+            # Only the owner reads conversations and keys: SQLite gives the files of the log the rights of this one.
+            path.touch(mode=0o600)
     except OSError as error:
-        raise LedgerUnavailable(f"the folder of {str(path)!r} cannot be made: {error}") from error
+        raise LedgerUnavailable(f"{str(path)!r} cannot be made: {error}") from error
     version = await asyncio.to_thread(prepare, path, busy_timeout_ms, auto_migrate=auto_migrate)
     writer, readers = Writer(str(path), busy_timeout_ms), Readers()
     try:

@@ -73,10 +73,13 @@ class HostGuard:
                 origins.append(value)
         if size > _HEADER_BYTES or len(headers) > _HEADER_FIELDS:
             return _HEADERS_TOO_LARGE
-        if self._hosts is None:
+        if len(hosts) != 1:
             # HTTP/1.0 has no Host, and some health checks speak HTTP/1.0.
-            return None if len(hosts) == 1 or (not hosts and scope["http_version"] == "1.0") else _NOT_ONE_HOST
-        if len(hosts) != 1 or _host(b"//" + hosts[0]) not in self._hosts:
+            is_old = self._hosts is None and not hosts and scope["http_version"] == "1.0"
+            return None if is_old else _NOT_ONE_HOST
+        if self._hosts is None:
+            return None
+        if _host(b"//" + hosts[0]) not in self._hosts:
             return _FOREIGN_HOST
         for origin in origins:
             if _host(origin) not in self._hosts:

@@ -80,7 +80,7 @@ LIMITS: dict[str, Over] = {
     "a head without end": Over(431, "too large", b"", (f"X-Long: {'x' * 2048 * KIB}",)),
     "a URL over 8 KiB": Over(414, "8192", _send(), path=f"/a2a/function?x={'x' * 8 * KIB}"),
     "another host": Over(421, "Host", _send(), host="evil.example"),
-    "two hosts": Over(421, "Host", _send(), ("Host: localhost",)),
+    "two hosts": Over(400, "Host", _send(), ("Host: localhost",)),
     "a page of somewhere else": Over(403, "Origin", _send(), ("Origin: https://evil.example",)),
     "two lengths": Over(400, "", _send(), ("Content-Length: 1",)),
     "a length beside chunks": Over(400, "", _send(), ("Transfer-Encoding: chunked",)),

@@ -29,6 +29,13 @@ async def test_what_was_committed_is_there_for_another_process(database: Recorde
     assert output.strip() == b"[('accepted',)]"
 
 
+async def test_only_the_owner_can_read_a_new_database_its_log_and_its_folder(tmp_path: Path) -> None:
+    async with recorded(tmp_path / "data" / "ledger.db"):
+        files = [tmp_path / "data", *(tmp_path / "data").iterdir()]
+        rights = {file.name: oct(file.stat().st_mode & 0o777) for file in files}
+    assert rights == {"data": "0o700", "ledger.db": "0o600", "ledger.db-wal": "0o600", "ledger.db-shm": "0o600"}
+
+
 async def test_what_was_committed_is_there_after_opening_again(tmp_path: Path) -> None:
     async with recorded(tmp_path / "ledger.db") as database:
         await database.ledger.commit(ACCEPT, PREPARE, COMPLETE, APPEND, FINISH)

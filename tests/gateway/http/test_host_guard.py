@@ -69,8 +69,8 @@ async def test_a_refusal_says_which_setting_admits_the_name(guard: HostGuard) ->
 
 
 async def test_exactly_one_host_is_expected(guard: HostGuard) -> None:
-    assert await ask(guard) == 421
-    assert await ask(guard, ("host", "localhost"), ("host", "localhost")) == 421
+    assert await ask(guard) == 400
+    assert await ask(guard, ("host", "localhost"), ("host", "localhost")) == 400
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "http://127.0.0.1", "https://agents.example"])

@@ -48,7 +48,11 @@ class BatchedReader:
         if not self._waiting:
             self._loop.call_soon(self._hand_over)
         self._waiting.append((job, answer))
-        return await answer
+        try:
+            return await answer
+        finally:
+            # An exception of the future leads to this frame: what a caller holds would stay until the garbage collector looks.
+            del answer
 
     def _hand_over(self) -> None:
         self._batches.put(self._waiting)

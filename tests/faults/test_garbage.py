@@ -105,6 +105,39 @@ async def test_a_turn_whose_function_raises_leaves_no_ring_of_objects(
         assert await _frames_left_by(A2A(http, "raising"), "Hi") == []
 
 
+_LONG = """
+def reply(text):
+    return "x" * 600_000
+"""
+
+
+@pytest.mark.parametrize("read", ["GetTask", "ListTasks", "SubscribeToTask", "REST"])
+async def test_a_task_with_a_long_text_is_read_without_a_ring_of_objects(
+    start_local: StartLocal, tmp_path: Path, read: str
+) -> None:
+    (tmp_path / "long.py").write_text(_LONG)
+    started = await start_local("long: {type: python, ref: './long.py:reply'}")
+    async with a2a_http(started.url) as http:
+        caller = A2A(http, "long")
+        task = (await caller.send("Hi"))["id"]
+
+        async def answer() -> int:
+            match read:
+                case "GetTask":
+                    return len(str(await caller.get(task)))
+                case "ListTasks":
+                    return len(str(await caller.call("ListTasks", includeArtifacts=True)))
+                case "REST":
+                    return len((await http.get(f"/a2a/long/tasks/{task}")).content)
+            async with caller.subscribe(task, after=1) as stream:
+                return len(str(await stream.rest()))
+
+        await answer()
+        with left_behind() as found:
+            assert [await answer() > 600_000 for _ in range(3)] == [True] * 3
+            assert _frames(found()) == []
+
+
 async def test_a_turn_that_is_cancelled_leaves_no_ring_of_objects(start_local: StartLocal, tmp_path: Path) -> None:
     (tmp_path / "waiting.py").write_text(_FUNCTIONS)
     started = await start_local("waiting: {type: python, ref: './waiting.py:waiting'}")

@@ -23,6 +23,9 @@ from gateway.foundation.clock import timestamp
 
 LogFormat: TypeAlias = Literal["text", "json"]
 
+_TRACES = frozenset({"exception", "stack"})
+"""Keys whose values the renderer writes as they are, and which it expects to be text."""
+
 _SPECIAL = frozenset(" =\"'")
 _TIME = {"json": "iso", "text": "%Y-%m-%d %H:%M:%S"}
 
@@ -182,11 +185,19 @@ def _value(value: object) -> str:
 def _set_apart(_logger: object, _name: str, facts: EventDict) -> EventDict:
     """Values of several lines, such as a traceback, stand below their line. Each of their lines is indented, so that none looks
     like a line of the log."""
-    long = [key for key, value in facts.items() if key != "event" and isinstance(value, str) and "\n" in value.strip()]
-    blocks = [(key, facts.pop(key)) for key in long]
+    long = [key for key, value in facts.items() if key in _TRACES or (key != "event" and _has_lines(value))]
+    blocks = [(key, _lines(facts.pop(key))) for key in long]
     if blocks:
         facts["exception"] = "\n".join(line for key, text in blocks for line in _block(key, text))
     return facts
+
+
+def _has_lines(value: object) -> bool:
+    return isinstance(value, str) and "\n" in value.strip()
+
+
+def _lines(value: object) -> str:
+    return "\n".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _block(key: str, text: str) -> Iterator[str]:

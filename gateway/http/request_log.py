@@ -38,7 +38,7 @@ class RequestLog:
             await self._app(scope, receive, noted)
         finally:
             peer = scope.get("client")
-            facts["status"] = status
+            facts["status"] = int(status)
             facts["ms"] = round((self._clock.monotonic() - began) * 1000, 1)
             facts["peer"] = peer[0] if peer else None
             del scope[_FACTS]

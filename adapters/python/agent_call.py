@@ -12,6 +12,7 @@ from adapters.python.worker import Run, summary
 from gateway import agent
 from gateway.a2a.model import Json
 from gateway.foundation.clock import Clock
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ports.adapter import AdapterError, ErrorClass, ServiceRequest
 from gateway.ports.conversation import AssistantItem, UserItem
 
@@ -89,6 +90,7 @@ class AgentService:
             await answer(self._function, turn.text if self._takes_text else turn, run, emit)
         except agent.TurnEnding as raised:
             ending = raised
+            drop_tracebacks(ending)
         except ReturnedValue as error:
             raise _broken("a generator function returned a value; there an answer is yielded") from error
         try:

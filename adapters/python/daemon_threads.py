@@ -36,6 +36,8 @@ class DaemonThreads(ThreadPoolExecutor):
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
+            # The next job may be long in coming.
+            job = None
             self._spare.release()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -51,3 +53,5 @@ def _do(future: Future[Any], function: Callable[[], Any]) -> None:
         future.set_result(function())
     except BaseException as error:  # noqa: BLE001  # for the task that waits for it
         future.set_exception(error)
+        # This frame is in the traceback of the error, which must not lead back to the error.
+        del future

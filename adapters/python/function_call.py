@@ -41,25 +41,31 @@ class CallThread:
     async def run(self, function: Callable[[], T]) -> T:
         """Raises: the exception of the function."""
         future: Future[tuple[Any, BaseException | None]] = Future()
-
-        def job() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result((function(), None))
-            except BaseException as error:  # noqa: BLE001  # as a result: a future cannot carry every exception (StopIteration)
-                future.set_result((None, error))
-
-        self._jobs.put(job)
+        self._jobs.put(partial(_do, future, function))
         value, error = await asyncio.wrap_future(future)
-        if error is not None:
-            raise error
-        result: T = value
-        return result
+        try:
+            if error is not None:
+                raise error
+            result: T = value
+            return result
+        finally:
+            # This frame is in the traceback of the error, which must not lead back to the error.
+            del future, error
 
     def finish(self) -> None:
         """Ends the thread behind its present job. Does not wait: the thread may be in a long step."""
         self._jobs.put(None)
+
+
+def _do(future: Future[tuple[Any, BaseException | None]], function: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result((function(), None))
+    except BaseException as error:  # noqa: BLE001  # as a result: a future cannot carry every exception (StopIteration)
+        future.set_result((None, error))
+        # This frame is in the traceback of the error, which must not lead back to the error.
+        del future
 
 
 class ReturnedValue(Exception):

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from adapters.python.daemon_threads import DaemonThreads
+from gateway.foundation.tracebacks import drop_tracebacks
 
 log = structlog.get_logger("adapters.python.loop_thread")
 
@@ -96,7 +97,12 @@ class LoopThread:
         try:
             self.loop.run_forever()
         except BaseException as error:  # noqa: BLE001  # SystemExit and KeyboardInterrupt pass through an event loop
-            self._escaped(error, _context(error))
+            handle = _handle(error)
+            self._escaped(error, None if handle is None else handle._context)  # type: ignore[attr-defined]
+            drop_tracebacks(error)
+            if handle is not None:
+                # A task whose exception nobody asks for keeps the frames, and the handle in these keeps the task.
+                handle.cancel()
 
     def _cancel_tasks(self) -> None:
         tasks = asyncio.all_tasks(self.loop)
@@ -121,13 +127,12 @@ class LoopThread:
         return self._over
 
 
-def _context(error: BaseException) -> contextvars.Context | None:
-    """The context of the callback, or of the step of a task, that an exception has left."""
+def _handle(error: BaseException) -> asyncio.Handle | None:
+    """The callback, or the step of a task, that an exception has left."""
     step = error.__traceback__
     while step is not None:
         handle = step.tb_frame.f_locals.get("self")
         if isinstance(handle, asyncio.Handle):
-            context: contextvars.Context = handle._context  # type: ignore[attr-defined]
-            return context
+            return handle
         step = step.tb_next
     return None

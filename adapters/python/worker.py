@@ -14,6 +14,7 @@ from typing import Protocol
 import structlog
 
 from adapters.python.calls import WINDOW, CallFailed, Failure, GatewayPort, weight
+from gateway.foundation.tracebacks import drop_tracebacks
 
 log = structlog.get_logger("adapters.python.worker")
 
@@ -141,8 +142,10 @@ class Worker:
             await self._service.run(given, run)
         except CallFailed as error:
             run.end(error.failure)
+            drop_tracebacks(error)
         except BaseException as error:  # noqa: BLE001  # nothing of a function ends the loop; the gateway tells the operator
             run.fail(error)
+            drop_tracebacks(error)
         else:
             run.end(None)
 

@@ -138,6 +138,15 @@ async def test_a_task_with_a_long_text_is_read_without_a_ring_of_objects(
             assert _frames(found()) == []
 
 
+async def test_a_turn_whose_process_does_not_start_leaves_no_ring_of_objects(
+    start_local: StartLocal, tmp_path: Path
+) -> None:
+    (tmp_path / "ending.py").write_text("import os; os._exit(3)")
+    started = await start_local("ending: {type: python, ref: './ending.py:agent', run_in: process}", pace=AT_ONCE)
+    async with a2a_http(started.url) as http:
+        assert await _frames_left_by(A2A(http, "ending"), "Hi") == []
+
+
 async def test_a_turn_that_is_cancelled_leaves_no_ring_of_objects(start_local: StartLocal, tmp_path: Path) -> None:
     (tmp_path / "waiting.py").write_text(_FUNCTIONS)
     started = await start_local("waiting: {type: python, ref: './waiting.py:waiting'}")

@@ -65,7 +65,8 @@ class ResponseParser:
                 elif self._is_repetition(event, number, data):
                     self.repeated += 1
                     return ()
-                self._latest = data
+                if number == self._number:
+                    self._latest = data
             read = self._READERS.get(event.type)
             if read is not None:
                 return read(self, event)

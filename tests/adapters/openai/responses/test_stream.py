@@ -462,6 +462,12 @@ def test_different_events_of_one_number_are_no_repeats() -> None:
     assert in_words(between(*events)) == ["1", "2", "3", "msg_1=123"]
 
 
+def test_a_repeated_event_is_a_repeat_behind_a_repeated_state_too() -> None:
+    again = {"type": "response.in_progress", "response": {"id": "resp_1"}, "sequence_number": 2}
+    end = done("function_call", id="fc_1", **CALL) | {"sequence_number": 3}
+    assert between(end, again, end) == [READY]
+
+
 def test_numbers_that_begin_anew_with_another_item_are_no_repeats() -> None:
     def numbered(name: str) -> list[Event]:
         pieces = [delta(text, item_id=name, sequence_number=number) for number, text in enumerate("ab", 2)]

@@ -199,6 +199,41 @@ async def test_a_call_that_is_reported_again_runs_once_and_its_output_goes_out_o
     assert outputs == ["c1"]
 
 
+def streamed_only(item: dict[str, Json]) -> Raw:
+    """The end of an item that the backend does not keep."""
+    return Raw(f"data: {json.dumps({'type': 'response.output_item.done', 'item': item})}\n\n".encode())
+
+
+async def test_a_call_of_the_response_before_is_not_run_again_where_the_backend_keeps_it(wire: Wire) -> None:
+    if not isinstance(wire.server, ResponsesServer):
+        pytest.skip("only a chain takes one output for an id")
+    item = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "weather", "status": "completed"}
+    item["arguments"] = json.dumps({"city": "Oslo"})
+    wire.server.script = in_rounds([Item(item)], [streamed_only(item), Say("It is 3 degrees.")])
+    first = await wire.say("weather?")
+    if wire.bodies()[0]["store"] is False:
+        pytest.skip("the backend keeps nothing")
+    assert (first.status.state, shown(first)) == (TaskState.COMPLETED, "It is 3 degrees.")
+    assert wire.tool.asked == ["Oslo"]
+    wire.server.script = in_rounds([Say("Hello")])
+    assert shown(await wire.say("thanks", first)) == "Hello"
+    assert [each.get("call_id") for body in wire.bodies()[1:] for each in body["input"]] == ["c1", None]
+
+
+async def test_no_tool_runs_for_a_call_that_the_backend_gives_no_id_and_the_chain_goes_on(wire: Wire) -> None:
+    if not isinstance(wire.server, ResponsesServer):
+        pytest.skip("only a chain waits for an output under its own id")
+    function = {"name": "weather", "arguments": json.dumps({"city": "Oslo"})}
+    nameless = {"type": "function_call", "id": "fc_1", "call_id": "", "status": "completed", **function}
+    wire.server.script = in_rounds([streamed_only(nameless)], [Say("It is 3 degrees.")])
+    failed = await wire.say("weather?")
+    if wire.bodies()[0]["store"] is False:
+        pytest.skip("the gateway makes the id")
+    assert (failed.status.state, wire.tool.asked, len(wire.bodies())) == (TaskState.FAILED, [], 1)
+    wire.server.script = in_rounds([Say("Hello")])
+    assert shown(await wire.say("never mind", failed)) == "Hello"
+
+
 async def test_the_calls_of_an_answer_that_is_not_whole_do_not_run_and_the_conversation_goes_on(wire: Wire) -> None:
     wire.server.script = in_rounds([Say("Let me check."), call("Oslo", "c1"), Incomplete()])
     first = await wire.say("weather?")

@@ -1,10 +1,10 @@
 """The tool calls of one response -> adapter events. Law: the item decides the kind of a call; events about a call may come
-before its item, and its output before its end. A call that is reported again is no other call, and the id of a call that goes
-back into a backend's chain is the backend's.
+before its item, and its output before its end. A call that is reported again is no other call, be it by the next response of a
+chain, and the id of a call that goes back into a backend's chain is the backend's id of the call, never that of its item.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from adapters.http.failures import Failures
@@ -25,15 +25,16 @@ class _Call:
 
 
 class ResponseCalls:
-    """`chained` says that the backend keeps the calls, and takes outputs only under its own ids. `cut` says that some call
-    is not whole."""
+    """`chained` says that the backend keeps the calls, and takes outputs only under its own ids. `answered` are the ids of
+    the calls whose outputs went out with the request. `cut` says that some call is not whole."""
 
-    def __init__(self, failures: Failures, *, chained: bool) -> None:
+    def __init__(self, failures: Failures, *, chained: bool, answered: Collection[str] = ()) -> None:
         self.cut = False
         self._ids: set[str] = set()
         """The ids of the events."""
         self._failures = failures
         self._chained = chained
+        self._answered = frozenset(answered) if chained else frozenset()
         self._open: dict[str, _Call] = {}
         """Announced calls, by the key of their item."""
         self._of_client: dict[str, _Call] = {}
@@ -42,6 +43,8 @@ class ResponseCalls:
         """Items that name a call of another item again. Nothing is told of them before they are complete."""
         self._early: dict[str, list[tuple[Callable[..., Sequence[port.AdapterEvent]], str | None]]] = {}
         """Arguments that came before their item: OGX does not know the kind of a call at its beginning."""
+        self._nameless: list[wire.ResponseItem] = []
+        """Complete calls for a chain without an id that an output could name. The finished response may have it."""
         self._unanswered: dict[str, list[str]] = {}
         self._unmatched: list[wire.ResponseItem] = []
 
@@ -54,7 +57,7 @@ class ResponseCalls:
         key, of_client = item.key, item.type in wire.OPEN_CALLS
         if key in self._open or (not item.name and item.type == "mcp_call") or (not item.call_id and of_client):
             return ()
-        if of_client and item.call_id in self._of_client:
+        if of_client and (item.call_id in self._of_client or item.call_id in self._answered):
             self._again.add(key)
             return ()
         call = self._open[key] = self._begin(item)
@@ -81,8 +84,26 @@ class ResponseCalls:
         call.arguments = arguments
         return (wire.server_call(call.call_id, call.item, arguments),)
 
+    def waits_for_id(self, item: wire.ResponseItem) -> bool:
+        """Whether no output could name this complete call. It is kept until the finished response, which may give its id."""
+        if not self._chained or item.type not in wire.OPEN_CALLS or item.call_id or item.key in self._open:
+            return False
+        if not item.id or all(other.id != item.id for other in self._nameless):
+            self._nameless.append(item)
+        return True
+
+    def check_ids(self) -> None:
+        """Raises: AdapterError for a call that a chain waits for, and that no output could name."""
+        if self._nameless:
+            raise self._failures.error(port.ErrorClass.CONTRACT_BROKEN, "a tool call has no id, and cannot be answered")
+
     def end_client_call(self, item: wire.ResponseItem) -> Iterator[port.AdapterEvent]:
-        arguments = item.arguments if item.arguments is not None else item.input or ""
+        arguments = _arguments(item)
+        if self._nameless:
+            self._name(item)
+        if item.call_id in self._answered:
+            _log.warning("a response reports a call again whose output it was given; the call is not run again")
+            return
         call = self._open.get(item.key) or self._of_client.get(item.call_id or "")
         if call is not None and call.arguments is not None:
             if self._repeats(call, item, arguments):
@@ -97,6 +118,13 @@ class ResponseCalls:
         if early is not None:
             self._unmatched.remove(early)
             yield from self.add_output(early)
+
+    def _name(self, item: wire.ResponseItem) -> None:
+        """This item is a call that came without its id. The finished response may change the id of an item, too."""
+        same = [other for other in self._nameless if other.id and other.id == item.id]
+        same += [o for o in self._nameless if (o.tool, _arguments(o)) == (item.tool, _arguments(item))]
+        if same:
+            self._nameless.remove(same[0])
 
     def add_output(self, item: wire.ResponseItem) -> Iterator[port.AdapterEvent]:
         """The backend answers a call that looked like the client's, perhaps before the end of the call."""
@@ -130,12 +158,8 @@ class ResponseCalls:
         return self._chained
 
     def _begin(self, item: wire.ResponseItem) -> _Call:
-        """Raises: AdapterError for a call that a chain waits for, and that no output could name."""
-        of_client = item.type in wire.OPEN_CALLS
-        if of_client and self._chained and not (item.call_id or item.id):
-            raise self._failures.error(port.ErrorClass.CONTRACT_BROKEN, "a tool call has no id, and cannot be answered")
         call = _Call(self._unique(item), item)
-        if of_client and item.call_id:
+        if item.type in wire.OPEN_CALLS and item.call_id:
             self._of_client.setdefault(item.call_id, call)
         return call
 
@@ -146,3 +170,7 @@ class ResponseCalls:
             call_id = f"{call_id}_{len(self._ids)}"
         self._ids.add(call_id)
         return call_id
+
+
+def _arguments(item: wire.ResponseItem) -> str:
+    return item.arguments if item.arguments is not None else item.input or ""

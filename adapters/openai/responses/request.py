@@ -25,6 +25,11 @@ def encode_input(items: Sequence[Item]) -> list[Json]:
     return [encoded for item in items if (encoded := _item(item, ids, fresh)) is not None]
 
 
+def answered_calls(sent: Sequence[Json]) -> frozenset[str]:
+    """The ids of the calls whose outputs are in the `input` of a request."""
+    return frozenset(item["call_id"] for item in sent if item.get("type") == "function_call_output")
+
+
 def _fresh_decisions(items: Sequence[Item]) -> frozenset[str]:
     """The ids of the questions whose decision the backend has not received yet. Older decisions are not sent again,
     because OGX 1.5.0 would use them as the answer to its next question about the same call."""

@@ -1,7 +1,7 @@
 """Settings of an agent of type `openai-responses`, and the base class of its adapters, which calls the endpoints that
 all of them use."""
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Literal, Self
 from urllib.parse import quote
@@ -11,7 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Field, JsonValue, field_validat
 
 from adapters.http.client import EventStream
 from adapters.openai.responses.continuation import Continuation
-from adapters.openai.responses.request import encode_input, encode_tool
+from adapters.openai.responses.request import answered_calls, encode_input, encode_tool
 from adapters.openai.responses.stream import ResponseParser
 from adapters.openai.service import PROMPT, OpenAIService, OpenAISettings
 from gateway.a2a.model import Json
@@ -152,9 +152,10 @@ class ResponsesService(OpenAIService):
         super().__init__(settings, RESPONSES, settings.fields, encode_tool, settings.secrets())
 
     def _respond(self, request: ServiceRequest, continuation: Continuation) -> AsyncGenerator[AdapterEvent, None]:
-        body = self._offer.fields(request.tools) | {"input": encode_input(request.items)} | continuation.fields
+        sent = encode_input(request.items)
+        body = self._offer.fields(request.tools) | {"input": sent} | continuation.fields
         opening = self._http.stream(self._url, msgspec.json.encode(body), handle=continuation.handle)
-        return self._events(opening, ResponseParser(self._failures, continuation))
+        return self._events(opening, ResponseParser(self._failures, continuation, answered_calls(sent)))
 
     async def _events(
         self, opening: AbstractAsyncContextManager[EventStream], parser: ResponseParser
@@ -174,10 +175,12 @@ class ResponsesService(OpenAIService):
             error.usage = parser.usage
             raise
 
-    def _events_of(self, response: Json, continuation: Continuation) -> tuple[AdapterEvent, ...]:
-        """The events of a call whose stream ends with this response."""
+    def _events_of(
+        self, response: Json, continuation: Continuation, answered: Collection[str] = ()
+    ) -> tuple[AdapterEvent, ...]:
+        """The events of a call whose stream ends with this response. `answered` as in ResponseParser."""
         event = {"type": f"response.{response['status']}", "response": response}
-        return tuple(ResponseParser(self._failures, continuation).receive(msgspec.json.encode(event)))
+        return tuple(ResponseParser(self._failures, continuation, answered).receive(msgspec.json.encode(event)))
 
     async def forget(self, handle: str) -> None:
         kind = next((kind for prefix, kind in _PREFIXES.items() if handle.startswith(prefix)), self.kept)

@@ -5,7 +5,7 @@ Source: OpenAI API description 2.3.0, schema `ResponseStreamEvent`; captures of 
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -25,16 +25,17 @@ _log = logging.getLogger(__name__)
 
 
 class ResponseParser:
-    """One response to a request with this `continuation`. `receive` takes the data of every event until the parser has
-    `ended`. `usage` is the report of tokens, also of a response that failed. `repeated` is the number of events that were
-    taken for repetitions by their number."""
+    """One response to a request with this `continuation`, which brought the outputs of the calls `answered`. `receive`
+    takes the data of every event until the parser has `ended`. `usage` is the report of tokens, also of a response that
+    failed. `repeated` is the number of events that were taken for repetitions by their number."""
 
-    def __init__(self, failures: Failures, continuation: Continuation) -> None:
+    def __init__(self, failures: Failures, continuation: Continuation, answered: Collection[str] = ()) -> None:
         self.ended = False
         self.usage: Json = None
         self.repeated = 0
         self._failures = failures
         self._continuation = continuation
+        self._answered = answered
         self._handle = continuation.handle
         self._started = continuation.announced
         self._number = 0
@@ -48,7 +49,7 @@ class ResponseParser:
         self._again = False
         self._summary: tuple[str | None, int] | None = None
         self._messages = ResponseMessages()
-        self._calls = ResponseCalls(self._failures, chained=self._continuation.keeps)
+        self._calls = ResponseCalls(self._failures, chained=self._continuation.keeps, answered=self._answered)
         self._questions: dict[str, port.ApprovalAsked] = {}
         self._links: set[str] = set()
 
@@ -132,6 +133,7 @@ class ResponseParser:
         self.usage = response.usage
         finish = self._finish(event, response)
         events = [*self._start(response), *self._finished_items(response), *self._messages.close()]
+        self._calls.check_ids()
         events += self._calls.unmatched_outputs()
         if self.repeated:
             _log.warning(self._doubted("a response has ended"))
@@ -246,6 +248,8 @@ class ResponseParser:
         return self._messages.repeat(item.key, item.text) if item.type == "message" else ()
 
     def _item(self, item: wire.ResponseItem, raw: msgspec.Raw, index: int | None) -> Sequence[port.AdapterEvent]:
+        if self._calls.waits_for_id(item):
+            return ()
         self._items.end(item)
         if item.type != wire.CONSENT:
             self._last_item = item.id or self._last_item

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -40,9 +41,11 @@ CREATED: Event = {"type": "response.created", "response": {"id": "resp_1", "stat
 COMPLETED: Event = {"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "output": []}}
 
 
-def read(*stream: Event | bytes, keeps: bool = True, handle: str | None = None) -> list[AdapterEvent]:
+def read(
+    *stream: Event | bytes, keeps: bool = True, handle: str | None = None, answered: Sequence[str] = ()
+) -> list[AdapterEvent]:
     """The events of a stream, which must end by itself."""
-    reading = ResponseParser(OpenAIFailures(()), Chain(handle, keeps=keeps))
+    reading = ResponseParser(OpenAIFailures(()), Chain(handle, keeps=keeps), answered)
     events: list[AdapterEvent] = []
     for event in stream:
         assert not reading.ended
@@ -824,10 +827,79 @@ def test_where_the_gateway_sends_the_calls_an_id_that_comes_again_or_not_at_all_
     ]
 
 
-def test_a_call_without_an_id_on_a_chain_breaks_the_contract() -> None:
+def finished(*output: Event) -> Event:
+    return {"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "output": list(output)}}
+
+
+@pytest.mark.parametrize("call_id", [None, ""], ids=["no call_id", "an empty call_id"])
+@pytest.mark.parametrize("name", [None, "fc_1"], ids=["no id", "the id of the item alone"])
+@pytest.mark.parametrize("in_end", [False, True], ids=["streamed alone", "in the finished response too"])
+def test_a_call_without_an_id_on_a_chain_breaks_the_contract(
+    name: str | None, call_id: str | None, in_end: bool
+) -> None:
+    nameless: Event = {"id": name, **CALL, "call_id": call_id}
+    end = finished(*[{"type": "function_call", **nameless}] * in_end)
+    stream = [added("function_call", **nameless | {"arguments": ""}), done("function_call", **nameless), end]
     with pytest.raises(AdapterError, match="has no id") as caught:
-        between(done("function_call", name="f", arguments="{}"))
+        read(CREATED, *stream)
     assert caught.value.kind is ErrorClass.CONTRACT_BROKEN
+
+
+@pytest.mark.parametrize("call_id", [None, ""], ids=["no call_id", "an empty call_id"])
+@pytest.mark.parametrize("name", ["fc_1", None], ids=["an item with an id", "an item without id"])
+@pytest.mark.parametrize("end", ["fc_1", "fc_9"], ids=["the same id", "another id"])
+def test_a_call_that_gets_its_id_only_in_the_finished_response_is_told_then(
+    name: str | None, call_id: str | None, end: str
+) -> None:
+    nameless: Event = {"id": name, **CALL, "call_id": call_id}
+    stream = [added("function_call", **nameless | {"arguments": ""}), done("function_call", **nameless), whole("Well.")]
+    stream += [done("function_call", **nameless)] * (name is not None)
+    events = read(CREATED, *stream, finished({"type": "function_call", "id": end, **CALL}))
+    ready = ToolCallReady("call_1", "f", "{}", provider_id=end)
+    assert events[1:-1] == [TextDelta("Well."), ends("Well."), ready]
+
+
+def test_a_call_that_ends_without_the_id_it_began_with_keeps_that() -> None:
+    begun = added("function_call", id="fc_1", **CALL | {"arguments": ""})
+    end = done("function_call", id="fc_1", **CALL | {"call_id": None})
+    assert between(begun, end) == [ToolCallAnnounced("call_1", "f"), READY]
+
+
+EARLIER: Event = {"type": "function_call", "id": "fc_1", **CALL}
+CALL_2: Event = {"type": "function_call", "id": "fc_2", **CALL, "call_id": "call_2"}
+EARLIER_AGAIN: dict[str, list[Event]] = {
+    "its end": [done("function_call", id="fc_1", **CALL), COMPLETED],
+    "all of it": [
+        added("function_call", id="fc_1", **CALL | {"arguments": ""}),
+        {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": "{}"},
+        done("function_call", id="fc_1", **CALL),
+        COMPLETED,
+    ],
+    "in the finished response": [finished(EARLIER, CALL_2)],
+    "streamed, and in the finished response": [done("function_call", id="fc_1", **CALL), finished(EARLIER, CALL_2)],
+}
+
+
+@pytest.mark.parametrize("again", EARLIER_AGAIN.values(), ids=EARLIER_AGAIN.keys())
+def test_on_a_chain_a_call_whose_output_the_response_was_given_is_not_told_again(
+    again: list[Event], caplog: pytest.LogCaptureFixture
+) -> None:
+    other = {"type": "response.output_item.done", "item": CALL_2}
+    with caplog.at_level(logging.WARNING):
+        events = read(CREATED, other, *again, answered=("call_1",))
+    assert events[1:-1] == [ToolCallReady("call_2", "f", "{}", provider_id="fc_2")]
+    assert caplog.messages == ["a response reports a call again whose output it was given; the call is not run again"]
+
+
+def test_two_calls_without_ids_are_not_one_that_gets_its_id_later() -> None:
+    nameless = [done("function_call", id=name, **CALL | {"call_id": None}) for name in ("fc_1", "fc_2")]
+    with pytest.raises(AdapterError, match="has no id"):
+        read(CREATED, *nameless, finished(CALL_2))
+
+
+def test_where_the_gateway_sends_the_calls_an_id_of_an_earlier_response_is_a_new_call() -> None:
+    events = read(CREATED, done("function_call", id="fc_1", **CALL), COMPLETED, keeps=False, answered=("call_1",))
+    assert events[1:-1] == [READY]
 
 
 def test_a_call_of_the_backend_that_is_reported_again_is_no_other_call() -> None:

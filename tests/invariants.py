@@ -67,13 +67,15 @@ def _owners(rows: Database) -> Iterator[str]:
 
 
 def _handles(rows: Database) -> Iterator[str]:
-    """The chain of completed calls is one line, begun anew at most in another epoch, and the thread stands at its end. A
-    turn that failed may be taken back as a whole: then the line goes on from where that turn began. One that was displaced
-    is, always."""
+    """The chain of completed calls is one line, begun anew at most in another epoch, and the thread stands at its end. It
+    may begin with a call of unknown outcome that is known to have made the conversation. A turn that failed may be taken
+    back as a whole: then the line goes on from where that turn began. One that was displaced is, always."""
     calls = rows(
         "SELECT turn.thread, epoch, turn.status AS ended, displaced, service_call.* FROM service_call"
         " JOIN turn ON turn.id = service_call.turn JOIN thread ON thread.id = turn.thread"
-        " WHERE service_call.status = 'completed' ORDER BY turn.thread, turn.number, round, attempt"
+        " WHERE service_call.status = 'completed' OR (service_call.status = 'unknown' AND handle_kind = 'static'"
+        " AND handle_in IS NULL AND pending_handle = thread.handle)"
+        " ORDER BY turn.thread, turn.number, round, attempt"
     )
     ends: dict[str, str | None] = {}
     begins: dict[str, tuple[str, str | None]] = {}
@@ -91,7 +93,7 @@ def _handles(rows: Database) -> Iterator[str]:
             yield f"I3: call {call['id']} began at {call['handle_in']} and not where the chain stood, at {expected}"
         if thread not in begins or begins[thread][0] != turn:
             begins[thread] = turn, call["handle_in"]
-        ends[thread] = call["handle_out"]
+        ends[thread] = call["handle_out"] if call["status"] == "completed" else call["pending_handle"]
         left.pop(thread, None)
         if call["ended"] == "failed" or (call["ended"] == "cancelled" and call["displaced"]):
             left[thread] = begins[thread][1]

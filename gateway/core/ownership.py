@@ -156,6 +156,8 @@ def apply_point(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
             if state is None:
                 return moved
             return replace(moved, adapter_state=state, state_version=point.state_version)
+        case threads.ConfirmHandle(handle=handle):
+            return replace(thread, handle=handle, generation=thread.generation + 1)
         case threads.Rewind(handle=handle) if handle != thread.handle:
             return replace(thread, handle=handle, generation=thread.generation + 1)
         case threads.BeginEpoch(owner=owner, handle_kind=kind, handle=handle):

@@ -128,7 +128,11 @@ class CommandExecutor:
                 return [*doubted, self._complete(command, ownership.apply_points(thread, doubted), now)]
             case commands.AbortCall():
                 refused = self._refused(command.error_class)
-                return [*aborted(run, thread, command, context.pending, now), *refused]
+                return [
+                    *aborted(run, thread, command, context.pending, now),
+                    *self._unsure(command.error_class),
+                    *refused,
+                ]
             case commands.OwnershipConflict():
                 return self._conflict(command, ownership.apply_points(thread, before), now)
             case commands.StartTool():
@@ -165,6 +169,13 @@ class CommandExecutor:
             if thread.handle_kind is HandleKind.ROTATING:
                 points.append(Rewind(thread.id, doubt.turn, doubt.handle, now))
         return points
+
+    def _unsure(self, error_class: str) -> list[CommitPoint]:
+        """The call does not count: what an earlier turn left running at the backend may land before the next request."""
+        doubtful = self._context.doubtful
+        if doubtful is None or not self._run.prepared or error_class in HANDLE_LOST:
+            return []
+        return [MarkUnsynced(self._context.thread.id, doubtful)]
 
     def _refused(self, error_class: str) -> list[CommitPoint]:
         """The mark on the items that were new in a refused request. Source: docs/state-model.md, scenario 46b."""

@@ -45,11 +45,9 @@ class Parked(Exception):
 
 @dataclass(slots=True)
 class CallPreparation:
-    """Prepares the service calls of one turn. `doubtful` is an earlier turn of the thread on which the backend may
-    still be at work; it has to be looked up again while the conversation is locked."""
+    """Prepares the service calls of one turn."""
 
     context: TurnContext
-    doubtful: str | None = None
     _deadline: float = 0.0
 
     async def first_request(self) -> ServiceRequest:
@@ -152,7 +150,7 @@ class CallPreparation:
     async def _resolve(self) -> tuple[CommitPoint, ...]:
         """The commit points after which the thread can continue. Raises: AdapterError when the backend could not be
         asked, and then the thread is not changed; LedgerUnavailable, CorruptRecord."""
-        self.doubtful = None
+        self.context.doubtful = None
         agent, thread, runtime = self.context.run.agent, self.context.thread, self.context.runtime
         call = await runtime.ledger.unknown_call(thread.id)
         if call is None:
@@ -167,7 +165,8 @@ class CallPreparation:
         points = await (self._by_tail(earlier) if static else self._by_fetch(earlier))
         adopted = any(isinstance(point, Complete) for point in points)
         log.info("thread.caught-up", agent=agent.name, thread=thread.id, turn=call.turn, adopted=adopted)
-        self.doubtful = call.turn if static and not adopted and thread.handle is not None else None
+        continues = ownership.apply_points(thread, points).handle is not None
+        self.context.doubtful = call.turn if static and not adopted and continues else None
         return points
 
     async def _by_fetch(self, earlier: UnknownOutcome) -> tuple[CommitPoint, ...]:

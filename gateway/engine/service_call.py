@@ -115,7 +115,7 @@ class ServiceCallLoop:
     async def _begin(self) -> tuple[bool, ServiceRequest]:
         """The request of the call, and whether the call is under way already, in a turn that was taken over."""
         context, point = self.context, self.context.run.resume_point
-        context.attempt, context.pending, context.doubt, self._tries = 0, None, None, 0
+        context.attempt, context.pending, context.doubt, context.doubtful, self._tries = 0, None, None, None, 0
         again = False
         if point is not None:
             context.attempt, context.pending, context.base = point.attempt, point.pending, context.run.base
@@ -235,7 +235,7 @@ class ServiceCallLoop:
         found = {"failure": error.kind, "detail": error.detail, "tries": self._tries + 1, "wait": round(seconds, 3)}
         log.info("call.retried", agent=run.agent.name, task=run.live.id, **found)
         failed = self._failed(error)
-        unsure = self._preparation.doubtful if error.kind is ErrorClass.LOCKED else None
+        unsure = context.doubtful if error.kind.meaning.transient else None
         if unsure is not None:
             failed.append(MarkUnsynced(context.thread.id, unsure))
 
@@ -262,7 +262,7 @@ class ServiceCallLoop:
         begin = ownership.epoch(context.thread, runtime.clock.row_id(), following)
         thread = ownership.apply_point(context.thread, begin)
         context.begin_try()
-        context.base, context.doubt, self._tries = None, None, 0
+        context.base, context.doubt, context.doubtful, self._tries = None, None, None, 0
         prepare = context.prepare(thread)
 
         def stored() -> None:

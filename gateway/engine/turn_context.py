@@ -49,9 +49,24 @@ class TurnContext:
     """The values of one turn that the parts of the engine share. `tools` are the rules for the tools of the service
     call, `view` is the part of the conversation that the call carries, `attempt` the number of its next try, `pending`
     the handle that the current try has named. `doubt` is the part of the conversation that the call does without after
-    a refusal. `base` is the handle at which the turn began. The times of the task are times of `clock`."""
+    a refusal. `doubtful` is an earlier turn of the thread on which the backend may still be at work: it has to be looked
+    up again before any request after this one, unless this one is accepted. `base` is the handle at which the turn began.
+    The times of the task are times of `clock`."""
 
-    __slots__ = ("attempt", "base", "clock", "doubt", "held", "machine", "pending", "run", "runtime", "tools", "view")
+    __slots__ = (
+        "attempt",
+        "base",
+        "clock",
+        "doubt",
+        "doubtful",
+        "held",
+        "machine",
+        "pending",
+        "run",
+        "runtime",
+        "tools",
+        "view",
+    )
 
     def __init__(self, runtime: Runtime, run: TurnRun, held: ThreadQueue) -> None:
         self.runtime = runtime
@@ -62,6 +77,7 @@ class TurnContext:
         self.attempt = 0
         self.pending: str | None = None
         self.doubt: Doubt | None = None
+        self.doubtful: str | None = None
         self.base = run.base if run.open_calls else held.thread.handle
         self.clock = non_decreasing(runtime.clock, milliseconds(run.live.status.timestamp or timestamp(0)))
         self.machine = TurnMachine(self.facts(), self.clock)

@@ -72,6 +72,15 @@ class MarkSynced(msgspec.Struct, frozen=True):
     generation: int
 
 
+class ConfirmHandle(msgspec.Struct, frozen=True):
+    """The conversation that a service call of unknown outcome has made is there: the thread continues from its handle, and
+    the outcome stays unknown. Conflict when the thread has a handle."""
+
+    thread: str
+    generation: int
+    handle: str
+
+
 class BeginEpoch(msgspec.Struct, frozen=True):
     """The thread continues in its next epoch, from `handle`. `closed` is the id of the row that archives the previous
     epoch.

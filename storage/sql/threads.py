@@ -45,6 +45,14 @@ MARK_SYNCED = Write(
 )
 
 
+CONFIRM_HANDLE = Write(
+    "begin the thread at the handle that its unknown service call has made",
+    update(thread)
+    .where(_IN_GENERATION, text(THREAD_LIVE), thread.c.handle_kind == word("static"), thread.c.handle.is_(None))
+    .values(**given("handle", clean_handle="handle"), generation=thread.c.generation + ONE),
+)
+
+
 # --- a new epoch ---
 
 NEXT_EPOCH = Write(

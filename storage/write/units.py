@@ -117,6 +117,7 @@ _DIRECT: dict[type[CommitPoint], tuple[Statement, ...]] = {
     threads.MarkHandleLost: (compiled.MARK_HANDLE_LOST,),
     threads.MarkUnsynced: (compiled.MARK_UNSYNCED,),
     threads.MarkSynced: (compiled.MARK_SYNCED,),
+    threads.ConfirmHandle: (compiled.CONFIRM_HANDLE,),
     threads.Rewind: (compiled.DELETE_TURN_HANDLES, compiled.MARK_UNSENT, compiled.REWIND_HANDLE),
     threads.RevertIfDisplaced: (
         compiled.DELETE_DISPLACED_HANDLES,

@@ -20,6 +20,8 @@ from tests.support.unknown_calls import FetchingAdapter, TailAdapter
 LATER = START + 6000
 CUT = AdapterError(ErrorClass.INTERRUPTED, "cut")
 LOST: Script = [TextDelta("par"), CUT]
+LOCKED: Script = [AdapterError(ErrorClass.LOCKED, "locked")]
+BUSY: Script = [AdapterError(ErrorClass.RATE_LIMITED, "429")]
 NOTHING = Tail(0)
 REFUSED = "O c1 This tool is not available."
 
@@ -256,9 +258,8 @@ async def test_51_a_backend_that_is_away_fails_the_turn_and_is_asked_again_by_th
 
 
 async def test_51_a_conversation_that_is_still_locked_is_listed_again_before_anything_is_sent_again(core: Core) -> None:
-    locked: Script = [AdapterError(ErrorClass.LOCKED, "locked")]
     adapter = TailAdapter(
-        made(*says("A1", "c")), LOST, locked, locked, says("A3", "c"), found=[NOTHING, NOTHING, landed(1)]
+        made(*says("A1", "c")), LOST, LOCKED, LOCKED, says("A3", "c"), found=[NOTHING, NOTHING, landed(1)]
     )
     core.agent(adapter)
     states = [(await core.send(text, context="x")).status.state.name for text in "123"]
@@ -267,6 +268,72 @@ async def test_51_a_conversation_that_is_still_locked_is_listed_again_before_any
     assert [request.handle for request in adapter.asked] == ["c"] * 3
     assert await said_in(core) == ["U 1", "A A1", "U 2", "A A2", "U 3", "A A3"]
     assert violations(core.path) == []
+
+
+async def test_51_a_first_call_is_listed_again_while_the_conversation_that_it_made_is_locked(core: Core) -> None:
+    adapter = TailAdapter(made(*LOST), LOCKED, says("A2", "c"), says("A3", "c"), found=[NOTHING, landed(1, "A1")])
+    core.agent(adapter)
+    states = [(await core.send(text, context="x")).status.state.name for text in "123"]
+    assert states == ["FAILED", "COMPLETED", "COMPLETED"]
+    assert adapter.sent[1:] == [("c", ["U 1", "U 2"]), ("c", ["U 2"]), ("c", ["U 3"])]
+    assert await said_in(core) == ["U 1", "A A1", "U 2", "A A2", "U 3", "A A3"]
+    assert violations(core.path) == []
+
+
+async def test_51_a_call_of_a_first_answer_that_lands_late_is_answered(core: Core) -> None:
+    adapter = TailAdapter(made(*LOST), LOCKED, says("A2", "c"), found=[NOTHING, Tail(1, tuple(CALLS))])  # type: ignore[arg-type]
+    core.agent(adapter)
+    for text in "12":
+        await core.send(text, context="x")
+    assert adapter.sent[1:] == [("c", ["U 1", "U 2"]), ("c", ["O c1 This call was not run.", "U 2"])]
+    assert violations(core.path) == []
+
+
+@pytest.mark.parametrize(
+    ("earlier", "failing"),
+    [([], [LOCKED] * 4), ([says("A0", "c")], [LOCKED] * 4), ([says("A0", "c")], [BUSY] * 3)],
+    ids=["the first call, locked", "a later call, locked", "a later call, too many requests"],
+)
+async def test_51_a_message_that_fails_before_an_earlier_answer_lands_leaves_the_look_to_the_next_one(
+    core: Core, earlier: list[Script], failing: list[Script]
+) -> None:
+    cut_off = LOST if earlier else made(*LOST)
+    first = [made(*script) for script in earlier]
+    found = [NOTHING] * len(failing) + [landed(1, "A1")]
+    adapter = TailAdapter(*first, cut_off, *failing, says("A3", "c"), found=found)
+    core.agent(adapter)
+    before = [(await core.send("0", context="x")).status.state.name for _ in earlier]
+    states = [(await core.send(text, context="x")).status.state.name for text in "123"]
+    assert (before, states) == (["COMPLETED"] * len(earlier), ["FAILED", "FAILED", "COMPLETED"])
+    assert adapter.sent[-1] == ("c", ["U 2", "U 3"])
+    assert violations(core.path) == []
+
+
+async def test_51_a_message_that_is_refused_before_an_earlier_answer_lands_leaves_the_look_to_the_next_one(
+    core: Core,
+) -> None:
+    refused: Script = [AdapterError(ErrorClass.REJECTED, "400 No tool output found")]
+    adapter = TailAdapter(
+        made(*says("A1", "c")),
+        LOST,
+        refused,
+        refused,
+        says("A4", "c"),
+        found=[NOTHING, Tail(1, tuple(CALLS))],  # type: ignore[arg-type]
+    )
+    core.agent(adapter)
+    states = [(await core.send(text, context="x")).status.state.name for text in "1234"]
+    assert states == ["COMPLETED", "FAILED", "FAILED", "COMPLETED"]
+    assert adapter.sent[-1] == ("c", ["O c1 This call was not run.", "U 4"])
+    assert violations(core.path) == []
+
+
+async def test_51_an_accepted_message_ends_the_looks(core: Core) -> None:
+    adapter = TailAdapter(made(*says("A1", "c")), LOST, says("A3", "c"), *[BUSY] * 3, says("A5", "c"), found=[NOTHING])
+    core.agent(adapter)
+    states = [(await core.send(text, context="x")).status.state.name for text in "12345"]
+    assert states == ["COMPLETED", "FAILED", "COMPLETED", "FAILED", "COMPLETED"]
+    assert len(adapter.asked) == 1
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from gateway.foundation.clock import Clock
 from gateway.ledger.calls import UnknownCall
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.states import OPEN, ServiceCallStatus
-from gateway.ledger.threads import DeleteOrphan, KeepHandle, MarkSynced, ThreadRecord
+from gateway.ledger.threads import ConfirmHandle, DeleteOrphan, KeepHandle, MarkSynced, ThreadRecord
 from gateway.ports.adapter import MEANINGS, NOT_PROCESSED, Adapter, AdapterError, AdapterEvent, Processed
 from gateway.ports.capabilities import CanFetch, CanListTail, Fate, Fetched, Tail
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
@@ -90,16 +90,20 @@ def call_failed(unknown: UnknownOutcome, reason: str, clock: Clock) -> tuple[Com
 def from_tail(unknown: UnknownOutcome, tail: Tail | None, clock: Clock) -> tuple[CommitPoint, ...]:
     """For a static handle: the conversation holds the first `held` items of the call, and the answer after them.
 
-    Where it holds none of them the call stays unknown: a response that still runs may yet land there.
+    Where it holds none of them the call stays unknown: a response that still runs may yet land there, also in a
+    conversation that the call itself has made.
     """
     thread, call = unknown.thread, unknown.call
     held = tail.held if tail is not None else 0
     handle = thread.handle or call.pending
-    if not held and thread.handle is not None:
-        return (MarkSynced(thread.id, thread.generation),)
+    if not held:
+        synced, made = MarkSynced(thread.id, thread.generation), call.pending
+        if thread.handle is not None or made is None:
+            return (synced,)
+        return (synced, ConfirmHandle(thread.id, thread.generation, made))
     end = _end_of_call(unknown, tail.answer, clock) if tail is not None and tail.answer else None
     if end is None:
-        # All that is known to be done: the conversation was made, or took the items.
+        # All that is known to be done: the conversation took the items.
         end = CompleteCall(handle, None, None, (), ())
     return _completed(unknown, replace(end, handle=handle), unknown.view.positions[:held], clock)
 

@@ -25,7 +25,15 @@ from gateway.ledger.calls import Complete
 from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.states import TurnStatus
-from gateway.ledger.threads import BeginEpoch, DeleteOrphan, MarkHandleLost, RevertIfDisplaced, Rewind, ThreadRecord
+from gateway.ledger.threads import (
+    BeginEpoch,
+    ConfirmHandle,
+    DeleteOrphan,
+    MarkHandleLost,
+    RevertIfDisplaced,
+    Rewind,
+    ThreadRecord,
+)
 from gateway.ports.adapter import ErrorClass
 from gateway.ports.conversation import (
     AssistantItem,
@@ -202,6 +210,7 @@ COMPLETE = Complete("th", 7, "t", "s", "r1", "r2", None, None, (), (), (), 0)
     [
         (COMPLETE, {"handle": "r2", "generation": 8}),
         (replace(COMPLETE, state={"n": 2}), {"handle": "r2", "generation": 8, "adapter_state": {"n": 2}}),
+        (ConfirmHandle("th", 7, "c"), {"handle": "c", "generation": 8}),
         (Rewind("th", "t", "r0", 0), {"handle": "r0", "generation": 8}),
         (Rewind("th", "t", "r1", 0), {}),
         (MarkHandleLost("th", 7), {"lost": True}),

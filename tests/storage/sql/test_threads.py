@@ -7,7 +7,7 @@ from gateway.ledger.calls import Prepare
 from gateway.ledger.errors import Conflict
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.retention import DeleteContext
-from gateway.ledger.threads import BeginEpoch, DeleteOrphan, MarkHandleLost, Rewind
+from gateway.ledger.threads import BeginEpoch, ConfirmHandle, DeleteOrphan, MarkHandleLost, Rewind
 from gateway.ports.conversation import HandleKind, StorageOwner
 from tests.storage.conversation import ACCEPT, ADA, COMPLETE, FINISH, FOLLOW_UP, PREPARE, THREAD, Recorded, rows
 
@@ -118,6 +118,20 @@ async def test_a_thread_that_did_not_move_need_not_go_back(database: Recorded) -
     await database.ledger.commit(*FIRST_TURN, NEXT_TASK)
     await database.ledger.commit(SECOND_CALL)
     assert await database.changed_by(Rewind("thread-1", "turn-2", "resp-1", 2300)) == {}
+
+
+@pytest.mark.parametrize("handle", [None, "conv-1"])
+async def test_a_conversation_is_confirmed_on_a_thread_that_has_none(database: Recorded, handle: str | None) -> None:
+    static = replace(ACCEPT.thread, handle_kind=HandleKind.STATIC, handle=handle)
+    await database.ledger.commit(replace(ACCEPT, thread=static), PREPARE)
+    confirm = ConfirmHandle("thread-1", 1, "conv-2")
+    if handle is None:
+        assert await database.changed_by(confirm) == {
+            "thread": {"thread-1": {"handle": "conv-2", "clean_handle": "conv-2", "generation": 2}}
+        }
+    else:
+        with pytest.raises(Conflict):
+            await database.ledger.commit(confirm)
 
 
 async def test_an_orphan_is_queued_for_deletion_once(database: Recorded) -> None:

@@ -41,6 +41,6 @@ async def test_that_it_has_no_conversations_is_told(adapter: ConversationAdapter
     with pytest.raises(AdapterError) as caught:
         await collect(adapter, request("one"))
     assert (caught.value.kind, caught.value.detail) == (
-        ErrorClass.REJECTED,
+        ErrorClass.NOT_SERVED,
         "the service has no conversations (HTTP 404)",
     )

@@ -17,8 +17,8 @@ from tests.running import Local, StartLocal
 _HELLO = "Hello from aimock, a longer reply so that several chunks are streamed."
 
 
-def _agents(url: str) -> str:
-    common = f"type: openai-responses, model: openai/gpt-4, base_url: '{url}', instructions: Be brief."
+def _agents(url: str, more: str = "instructions: Be brief.") -> str:
+    common = f"type: openai-responses, model: openai/gpt-4, base_url: '{url}', {more}"
     return f"chained: {{{common}}}\nunstored: {{{common}, history: {{owner: gateway}}}}"
 
 
@@ -69,7 +69,7 @@ async def test_two_contexts_have_two_chains(ogx_proxy: RecordingProxy, start_loc
 async def test_a_dropped_stream_does_not_move_the_handle(
     ogx_proxy: RecordingProxy, start_local: StartLocal, events: int
 ) -> None:
-    gateway = await start_local(_agents(ogx_proxy.url))
+    gateway = await start_local(_agents(ogx_proxy.url, "repeat_unknown: false"))
     async with a2a_http(gateway.url) as http:
         chained = A2A(http, "chained")
         first = await chained.send("one")
@@ -94,10 +94,25 @@ async def test_a_dropped_stream_does_not_move_the_handle(
     ]
 
 
-async def test_a_first_call_that_fails_leaves_its_message_to_the_next_one(
+async def test_a_dropped_stream_of_which_nothing_was_shown_is_asked_for_again(
     ogx_proxy: RecordingProxy, start_local: StartLocal
 ) -> None:
     gateway = await start_local(_agents(ogx_proxy.url))
+    async with a2a_http(gateway.url) as http:
+        chained = A2A(http, "chained")
+        first = await chained.send("one")
+        ogx_proxy.cut_stream(after_events=1)
+        dropped = await chained.send("slow", first["contextId"])
+
+    assert why(dropped) == COMPLETED
+    first_id = response_id(ogx_proxy.exchanges[0])
+    assert steps(ogx_proxy)[1:] == [(first_id, [user("slow")])] * 2
+
+
+async def test_a_first_call_that_fails_leaves_its_message_to_the_next_one(
+    ogx_proxy: RecordingProxy, start_local: StartLocal
+) -> None:
+    gateway = await start_local(_agents(ogx_proxy.url, "repeat_unknown: false"))
     async with a2a_http(gateway.url) as http:
         chained = A2A(http, "chained")
         ogx_proxy.cut_stream(after_events=4)
@@ -180,7 +195,8 @@ async def test_a_rate_limit_that_ogx_hides_in_a_200_is_told_as_one(
 
     assert (why(limited), why(third)) == (failed(ErrorClass.RATE_LIMITED), COMPLETED)
     first_id = response_id(ogx_proxy.exchanges[0])
-    assert steps(ogx_proxy)[1:] == [(first_id, [user("limit")]), (first_id, [user("limit"), user("three")])]
+    tries, then = [(first_id, [user("limit")])] * 3, (first_id, [user("limit"), user("three")])
+    assert steps(ogx_proxy)[1:] == [*tries, then]
     assert b"Rate limited" not in chained.seen
 
 

@@ -146,12 +146,12 @@ async def test_a_turn_with_rounds_ends_with_its_answer_on_responses(
 ) -> None:
     async with _built(openai_responses.factory, ogx_peer.url, model="openai/gpt-4", **values) as adapter:
         task, ran = await _turn(tmp_path / "ledger.db", adapter)
-    assert (shown(task), sorted(ran)) == ("And when?By train, on Monday.", ["day", "route", "route"])
+    assert (shown(task), sorted(ran)) == ("And when?\n\nBy train, on Monday.", ["day", "route", "route"])
 
 
 async def test_a_turn_with_rounds_ends_with_its_answer_on_chat_completions(aimock_peer: Aimock, tmp_path: Path) -> None:
     async with _built(openai_chat.factory, aimock_peer.url) as adapter:
         task, ran = await _turn(tmp_path / "ledger.db", adapter)
-    assert (shown(task), sorted(ran)) == ("And when?By train, on Monday.", ["day", "route", "route"])
+    assert (shown(task), sorted(ran)) == ("And when?\n\nBy train, on Monday.", ["day", "route", "route"])
     answers = [each["content"] for each in aimock_peer.journal()[-1]["body"]["messages"] if each["role"] == "tool"]
     assert answers == ['{"hours":7}', '{"hours":7}', "Monday"]

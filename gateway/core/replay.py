@@ -13,7 +13,7 @@ from gateway.a2a import tool_calls
 from gateway.a2a.model import Artifact, Message, Part, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from gateway.core import ownership
 from gateway.core.agents import Agent
-from gateway.core.task_record import ArtifactBuilder, TurnOutput, is_plain
+from gateway.core.task_record import ArtifactBuilder, TurnOutput, answer_id, is_plain, pauses
 from gateway.ledger.calls import LatestCall
 from gateway.ledger.events import Update
 from gateway.ledger.states import UNDER_WAY, ServiceCallStatus
@@ -141,20 +141,28 @@ class _Place:
         return (Part(text=text[len(left) :]),) if len(left) < len(text) else ()
 
 
-def shown_before(output: TurnOutput, updates: Sequence[Update], round_: int) -> ShownOutput:
+def shown_answer(output: TurnOutput, turn: str) -> ShownOutput:
+    """The output of a turn between two of its service calls, in the process that takes the turn up."""
+    answer = answer_id(turn)
+    return ShownOutput(output, answer if answer in output.artifacts else "")
+
+
+def shown_before(output: TurnOutput, updates: Sequence[Update], turn: str, round_: int) -> ShownOutput:
     """The output of a turn before its service call with the given number. `output` is the complete output of the turn,
     `updates` its log."""
     earlier = TurnOutput(output.message)
     for update in updates[: call_start(updates, round_)]:
         earlier.apply(update)
-    # A turn that waited for its caller continues in another artifact.
-    return ShownOutput(earlier, next(reversed(output.artifacts), ""))
+    answer = answer_id(turn)
+    # A turn that an older version began has its answer in the latest artifact, under another id.
+    return ShownOutput(earlier, answer if answer in output.artifacts else next(reversed(output.artifacts), ""))
 
 
 def call_start(updates: Sequence[Update], round_: int) -> int:
     """The index of the first update of the service call with this number, as far as the log tells.
 
-    A round ends with its tool calls: everything after their last update belongs to the next round.
+    A round ends with its tool calls: everything after their last update, or after a wait for the caller, belongs to the next
+    round.
     """
     return max((index + 1 for index, update in enumerate(updates) if _is_of_earlier(update, round_)), default=0)
 
@@ -162,6 +170,8 @@ def call_start(updates: Sequence[Update], round_: int) -> int:
 def _is_of_earlier(update: Update, round_: int) -> bool:
     if not isinstance(update, TaskStatusUpdateEvent):
         return False
+    if pauses(update):
+        return True
     parts = update.status.message.parts if update.status.message is not None else ()
     metadata = (update.metadata, *(part.metadata for part in parts))
     facts = [(each or {}).get(tool_calls.URI) for each in metadata]

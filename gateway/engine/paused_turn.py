@@ -185,7 +185,7 @@ async def load(
     if stored.ended:
         return None
     owned = Ownership(thread.owner, thread.handle_kind)
-    facts = TurnFacts(task.id, task.context_id, owned, rendering=rendering)
+    facts = TurnFacts(task.id, task.context_id, turn.turn, owned, rendering=rendering)
     machine = TurnMachine(facts, non_decreasing(clock, task.status_at))
     links = tuple(prompts.links_of(task.status_message))
     identities = prompts.identities_of(task.status_message)

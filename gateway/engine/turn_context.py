@@ -100,6 +100,7 @@ class TurnContext:
         return TurnFacts(
             run.live.id,
             run.live.context_id,
+            run.turn,
             owned,
             direct_replies=run.may_reply,
             tolerate_missing_handle=policies.on_missing_handle == "tolerate" and thread.handle is not None,

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from gateway.a2a.model import INTERRUPTED, TERMINAL, Json
 from gateway.core import ownership
 from gateway.core.failures import INTERNAL, OWNER_CONFLICT, TOOL_OUTCOME_UNKNOWN, TURN_TIMEOUT
+from gateway.core.replay import shown_answer
 from gateway.core.turn.commands import EndTurn
 from gateway.engine.executor import CommandExecutor
 from gateway.engine.preparation import CallPreparation, Parked
@@ -104,7 +105,8 @@ class TurnRunner:
         context, run, runtime = self._context, self._run, self._context.runtime
         await context.offer_tools()
         await context.reread_thread()
-        context.machine.resume(context.facts())
+        shown = shown_answer(run.live.outputs[-1], run.turn)
+        context.machine.resume(context.facts(), shown.answer, shown.parts)
         working, final = context.working()
         thread, now, until = context.thread, runtime.clock.now(), runtime.lease_until()
 

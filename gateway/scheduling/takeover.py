@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gateway.core import commit_points, ownership
 from gateway.core.agents import Agent
 from gateway.core.failures import OWNER_CONFLICT
-from gateway.core.replay import MakeCall, ResumeCall, ShownOutput, resume_plan, shown_before
+from gateway.core.replay import MakeCall, ResumeCall, resume_plan, shown_answer, shown_before
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
 from gateway.engine.runtime import Runtime
@@ -93,12 +93,10 @@ class _Takeover:
         run = self._run(stored, preferences)
         if isinstance(way, ResumeCall):
             run.begin_call(call.id)
-            before = shown_before(stored.outputs[-1], stored.updates, call.round)
+            before = shown_before(stored.outputs[-1], stored.updates, unfinished.turn, call.round)
             point = ResumePoint(call.round, call.attempt, way.pending, before)
         else:
-            # The answer continues in a new artifact, because it is not known which of the shown artifacts is
-            # incomplete.
-            point = ResumePoint(way.round, way.attempt, None, ShownOutput(stored.outputs[-1], ""))
+            point = ResumePoint(way.round, way.attempt, None, shown_answer(stored.outputs[-1], unfinished.turn))
         run.resume_point, run.base = point, call.base
         log.info("turn.taken-over", agent=self.agent.name, task=unfinished.task.id, turn=unfinished.turn)
         return run, taken

@@ -2,6 +2,7 @@
 question that it answers, whatever happens meanwhile. Source: docs/state-model.md, scenarios of group I, and 72, 73 and 81."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,6 +13,7 @@ import pytest
 
 from gateway.a2a.errors import InvalidParams, TaskNotCancelable, TaskNotFound, TooManyRequests, UnsupportedOperation
 from gateway.a2a.model import (
+    Artifact,
     Json,
     Message,
     Part,
@@ -22,20 +24,30 @@ from gateway.a2a.model import (
     Task,
     TaskState,
 )
-from gateway.a2a.tool_calls import URI
+from gateway.a2a.tool_calls import URI, Visibility
 from gateway.core.agents import Agents
 from gateway.core.tools.answers import confirmation_of
 from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.core.tools.tool_call import NOT_RUN
 from gateway.engine.paused_turn import EXPIRED, NO_RESULT, REJECTED
 from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.events import Frame
 from gateway.ledger.tasks import Finish
 from gateway.ledger.tool_calls import ToolEnds, ToolStarts
 from gateway.ledger.turns import Decide, Resume
 from gateway.maintenance.expiry import QuestionExpiry
 from gateway.operations.contexts import Contexts
 from gateway.operations.paused_turns import PausedTurns
-from gateway.ports.adapter import AdapterError, CallCompleted, Ending, ErrorClass, TextDelta, ToolResultReady
+from gateway.ports.adapter import (
+    AdapterError,
+    ArtifactReady,
+    CallCompleted,
+    CallStarted,
+    Ending,
+    ErrorClass,
+    TextDelta,
+    ToolResultReady,
+)
 from gateway.ports.conversation import Ownership
 from gateway.ports.tools import ToolDeclaration
 from gateway.scheduling.leases import LeaseTimes
@@ -56,6 +68,7 @@ from tests.support.core import (
     soon,
     states,
 )
+from tests.support.resuming_adapter import ResumingAdapter
 from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
 from tests.support.scripted_tools import Answer, ScriptedTools
 
@@ -802,7 +815,7 @@ async def test_106_a_task_is_read_the_same_while_it_waits_and_behind_every_event
     done = await reply(core, task.id, yes(one(task)), "and hurry")
     read = await frames(watching)
     assert states(read) == ["INPUT_REQUIRED", "WORKING", "COMPLETED"]
-    assert answer(done) == "let me seedone"
+    assert answer(done) == "let me see\n\ndone"
     assert await core.get(task.id) == done
     lines = said(done)
     assert lines.index("U ? and hurry") > lines.index("U 1")
@@ -815,6 +828,116 @@ async def test_106_a_task_is_read_the_same_while_it_waits_and_behind_every_event
         assert first is not None
         if number == len(log):
             assert said(first) == said(done)
+
+
+TEXTS = ("let me see\n\n", "done")
+"""The texts of an answer, before a wait and behind it."""
+
+
+def parts_of(task: Task) -> tuple[str | None, ...]:
+    """The texts of the one artifact of a task."""
+    [made] = task.artifacts or ()
+    return tuple(part.text for part in made.parts)
+
+
+def joined(*streams: Sequence[Frame]) -> str:
+    """The texts of all artifact updates, as a client that only joins texts shows them."""
+    updates = [event.artifact_update for read in streams for event in events(read)]
+    return "".join(part.text or "" for update in updates if update is not None for part in update.artifact.parts)
+
+
+@ALL
+@pytest.mark.parametrize("tool", [PAY, call("c1", "camera")], ids=["approval", "client tool"])
+async def test_106_an_answer_behind_a_wait_is_another_part_of_the_same_artifact(
+    core: Core, ownership: Ownership, tool: Any
+) -> None:
+    setup(core, ownership, [TextDelta("let me see"), *asks("r1", tool)], says("done", "r2"), client_tools=(CAMERA,))
+    before = await frames(await core.stream("1", context="c"))
+    [task] = (await core.list()).tasks
+    said_ = yes(one(task)) if tool == PAY else result(open_calls(task)["camera"], "a cat")
+    stream = await core.operations.send_streaming_message(core.call(), request(task.id, said_))
+    behind = await frames(stream)
+    first = events(behind)[0].task
+    assert first is not None
+    assert parts_of(first) == ("let me see",)
+    assert parts_of(await core.get(task.id)) == TEXTS
+    assert joined(before, behind) == "".join(TEXTS)
+    settled(core)
+
+
+@ALL
+async def test_106_an_answer_goes_on_in_its_artifact_where_another_process_hears_the_caller(
+    tmp_path: Path, ownership: Ownership
+) -> None:
+    path = tmp_path / "ledger.db"
+    async with running_core(path, prefix="one") as first:
+        setup(first, ownership, [TextDelta("let me see"), *asks("r1", PAY)])
+        task = await start(first)
+    async with running_core(path, prefix="two") as second:
+        more = [TextDelta("paid"), *asks("r2", call("c3", "pay", "{}"))]
+        setup(second, ownership, more, says("done", "r3"))
+        asked_again = await reply(second, task.id, yes(one(task)))
+        assert parts_of(asked_again) == ("let me see\n\n", "paid")
+        done = await reply(second, task.id, yes(one(asked_again)))
+        assert parts_of(done) == ("let me see\n\n", "paid\n\n", "done")
+        settled(second)
+
+
+SHOWN = pytest.mark.parametrize("exposure", ["full", "none"], ids=["calls shown", "calls hidden"])
+
+
+@SHOWN
+async def test_106_a_call_behind_a_wait_that_another_process_makes_again_goes_on_in_the_artifact(
+    tmp_path: Path, exposure: Any
+) -> None:
+    path, pause, shown = tmp_path / "ledger.db", Pause(), Visibility(exposure=exposure)
+    async with running_core(path, prefix="one") as first:
+        setup(first, G, [TextDelta("let me see"), *asks("r1", PAY)], [pause], tool_calls=shown)
+        task = await start(first)
+        await reply(first, task.id, yes(one(task)), at_once=True)
+        await soon(pause.reached.wait())
+    async with running_core(path, prefix="two", now=START + 10**7, adapter=adapter_of(G, says("done"))) as second:
+        await soon(second.runner.idle())
+        done = await second.get(task.id)
+        assert (done.status.state, parts_of(done)) == (TaskState.COMPLETED, TEXTS)
+        settled(second)
+
+
+@SHOWN
+async def test_106_a_call_behind_a_wait_that_another_process_listens_to_goes_on_where_it_was(
+    tmp_path: Path, exposure: Any
+) -> None:
+    path, pause, shown = tmp_path / "ledger.db", Pause(), Visibility(exposure=exposure)
+    async with running_core(path, prefix="one") as first:
+        began: Script = [CallStarted("r2"), TextDelta("do"), pause]
+        adapter = ResumingAdapter([CallStarted("r1"), TextDelta("let me see"), *asks("r1", PAY)], began)
+        first.agent(adapter, toolset=ScriptedTools({"pay": "paid"}), approvals=GATED, tool_calls=shown)
+        task = await start(first)
+        await reply(first, task.id, yes(one(task)), at_once=True)
+        await soon(pause.reached.wait())
+        assert parts_of(await first.get(task.id)) == ("let me see\n\n", "do")
+    again: Script = [CallStarted("r2"), TextDelta("d"), TextDelta("one"), CallCompleted("r2")]
+    async with running_core(path, prefix="two", now=START + 10**7, adapter=ResumingAdapter(again=[again])) as second:
+        await soon(second.runner.idle())
+        done = await second.get(task.id)
+        assert (done.status.state, parts_of(done)) == (TaskState.COMPLETED, TEXTS)
+        settled(second)
+
+
+async def test_106_a_separate_result_is_not_taken_for_the_answer_that_goes_on_behind_a_wait(core: Core) -> None:
+    made = ArtifactReady(Artifact(artifact_id="report", parts=(Part(text="a report"),)))
+    setup(core, G, [TextDelta("let me see"), made, *asks("r1", PAY)], says("done", "r2"))
+    done = await reply(core, (task := await start(core)).id, yes(one(task)))
+    assert [tuple(part.text for part in each.parts) for each in done.artifacts or ()] == [TEXTS, ("a report",)]
+    settled(core)
+
+
+async def test_106_an_answer_that_begins_behind_a_wait_is_an_artifact_beside_what_was_shown_before(core: Core) -> None:
+    made = ArtifactReady(Artifact(artifact_id="report", parts=(Part(text="a report"),)))
+    setup(core, G, [made, *asks("r1", PAY)], says("done", "r2"))
+    done = await reply(core, (task := await start(core)).id, yes(one(task)))
+    assert [tuple(part.text for part in each.parts) for each in done.artifacts or ()] == [("a report",), ("done",)]
+    settled(core)
 
 
 # --- tools of the client

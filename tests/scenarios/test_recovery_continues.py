@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from gateway.a2a.model import Part, SendMessageConfiguration, SendMessageRequest, TaskState
+from gateway.a2a.model import Artifact, Part, SendMessageConfiguration, SendMessageRequest, TaskState
 from gateway.core.failures import OWNER_CONFLICT
 from gateway.ledger.calls import RESTARTED, Prepare
 from gateway.ledger.leases import Claim, Heartbeat, RequestCancel, TakeOver
 from gateway.ledger.tasks import Finish
 from gateway.ports.adapter import (
     AdapterError,
+    ArtifactReady,
     CallCompleted,
     CallStarted,
     Ending,
@@ -409,6 +410,46 @@ async def test_109d_a_turn_goes_on_behind_tools_whose_outcomes_are_stored(tmp_pa
     handle = "r1" if ownership is BR else None
     told = ["O c1 3"] if ownership is BR else ["U 1", "A let me see ", "C c1 add", "O c1 3"]
     assert adapter.sent == [(handle, told)]
+    assert violations(path) == []
+
+
+@BOTH
+async def test_109d_the_answer_goes_on_in_its_artifact_behind_a_blank_line(
+    tmp_path: Path, ownership: Ownership
+) -> None:
+    path = tmp_path / "ledger.db"
+    report = ArtifactReady(Artifact(artifact_id="report", parts=(Part(text="a report"),)))
+    asks: Script = [TextDelta("let me see"), report, ToolCallReady("c1", "add", "{}"), CallCompleted("r1")]
+    async with running_core(path, prefix="one") as one:
+        lost: list[asyncio.Event] = []
+
+        def add(_: object) -> str:
+            lost.append(one.ledger.refuse(Prepare))
+            return "3"
+
+        one.agent(ScriptedAdapter(ownership, asks), toolset=ScriptedTools({"add": add}))
+        task = await one.send("1", context="c", at_once=True)
+        await until(lambda: lost)
+        await soon(lost[0].wait())
+    async with survivor(path, ScriptedAdapter(ownership, says("it is 3", "r2"))) as core:
+        await soon(core.runner.idle())
+        ended = await core.get(task.id)
+    texts = [[part.text for part in made.parts] for made in ended.artifacts or ()]
+    assert texts == [["let me see\n\n", "it is 3"], ["a report"]]
+    assert violations(path) == []
+
+
+async def test_109d_a_call_that_is_made_again_goes_on_in_the_artifact_of_its_answer(tmp_path: Path) -> None:
+    path, pause = tmp_path / "ledger.db", Pause()
+    asks: Script = [TextDelta("let me see"), ToolCallReady("c1", "add", "{}"), CallCompleted(None)]
+    async with running_core(path, prefix="one") as one:
+        one.agent(ScriptedAdapter(G, asks, [pause]), toolset=ScriptedTools({"add": "3"}))
+        task = await one.send("1", context="c", at_once=True)
+        await soon(pause.reached.wait())
+    async with survivor(path, ScriptedAdapter(G, says("it is 3"))) as core:
+        await soon(core.runner.idle())
+        ended = await core.get(task.id)
+    assert [[part.text for part in made.parts] for made in ended.artifacts or ()] == [["let me see\n\n", "it is 3"]]
     assert violations(path) == []
 
 

@@ -127,12 +127,10 @@ class TextView:
         if not json_at(update, "append") and _id(artifact) in self._artifacts:
             self._show_artifact(artifact)
             return
-        self._switch(_id(artifact))
-        shown = self._artifacts.setdefault(_id(artifact), _Shown())
-        new = _shown(parts)
+        shown, new = self._artifacts.setdefault(_id(artifact), _Shown()), _shown(parts)
+        self._show_more(_id(artifact), parts, begun=bool(shown.text))
         shown.text += new.text
         shown.others += new.others
-        self._show(parts)
 
     def _show_artifact(self, artifact: Json) -> None:
         """Shows what the screen lacks of a whole artifact."""
@@ -142,13 +140,17 @@ class TextView:
         self._artifacts[_id(artifact)] = now
         missing = _unshown(parts, len(known.text), known.others)
         if missing:
-            self._switch(_id(artifact) if known is shown else None)
-            self._show(missing)
+            self._show_more(_id(artifact) if known is shown else None, missing, begun=bool(known.text))
 
-    def _switch(self, artifact: str | None) -> None:
+    def _show_more(self, artifact: str | None, parts: list[dict[str, Json]], *, begun: bool) -> None:
+        """Shows parts of an artifact. If something else was shown last, the parts begin a line, and the blank line that
+        divides them from the text before is left out; `begun` says that there is such a text."""
         if artifact is None or artifact != self._last:
             self.screen.end_line()
+            if begun and parts and _is_text(parts[0]):
+                parts = [{**parts[0], "text": parts[0]["text"].lstrip("\n")}, *parts[1:]]
         self._last = artifact
+        self._show(parts)
 
     def _status_update(self, update: Json) -> None:
         status, since = json_at(update, "status"), running_since(update)

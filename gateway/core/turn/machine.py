@@ -46,6 +46,7 @@ class TurnFacts(msgspec.Struct, frozen=True):
 
     task_id: str
     context_id: str
+    turn: str
     ownership: Ownership
     direct_replies: bool = False
     tolerate_missing_handle: bool = False
@@ -79,7 +80,7 @@ class TurnMachine:
     _before_end: list[tuple[ToolCall, ToolCallStatus | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._output = OutputBuilder(self.facts.task_id, self.facts.context_id, self.clock)
+        self._output = OutputBuilder(self.facts.task_id, self.facts.context_id, self.facts.turn, self.clock)
         self._tracker = ToolCallTracker(self._output, self.facts.rendering)
 
     def receive(self, event: adapter.AdapterEvent) -> list[Command]:
@@ -122,10 +123,11 @@ class TurnMachine:
         self.round = calls[0].facts.round
         self.between_calls = True
 
-    def resume(self, facts: TurnFacts) -> None:
-        """The turn continues after it has waited."""
+    def resume(self, facts: TurnFacts, answer: str, told: Sequence[Part]) -> None:
+        """The turn continues after it has waited. Its answer so far is the artifact `answer` with the parts `told`."""
         self._enter(TurnStatus.RUNNING)
         self.facts = facts
+        self._output.restart(answer, told)
 
     def update_facts(self, facts: TurnFacts) -> None:
         """The thread or the offered tools have changed since the last service call."""

@@ -9,7 +9,7 @@ from msgspec.structs import asdict, replace
 
 from gateway.a2a import model
 from gateway.a2a.model import Artifact, Json, Message, Part, TaskArtifactUpdateEvent
-from gateway.core.task_record import is_plain
+from gateway.core.task_record import answer_id, is_plain
 from gateway.core.turn.commands import Command, Publish
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.calls import NewItem
@@ -37,6 +37,7 @@ class OutputBuilder:
 
     task_id: str
     context_id: str
+    turn: str
     clock: Clock
     out: list[Command] = field(default_factory=list)
     items: list[NewItem] = field(default_factory=list)
@@ -77,8 +78,8 @@ class OutputBuilder:
         self.items, self._messages = [], {}
 
     def restart(self, answer: str, told: Sequence[Part]) -> None:
-        """The service call repeats its output, with its answer in this artifact. `told`: the parts that the artifact had
-        when the call began."""
+        """A service call begins, or repeats its output, with its answer in this artifact. `told`: the parts that the artifact
+        had when the call began."""
         self.begin_call()
         self.answer, self._told = answer, list(told)
         self._text, self._parts, self._reasoning = [], [], []
@@ -189,7 +190,7 @@ class OutputBuilder:
     def _begin_answer(self, parts: tuple[Part, ...]) -> None:
         append = bool(self.answer)
         if not append:
-            self.answer = self.clock.new_id()
+            self.answer = answer_id(self.turn)
         self._publish_answer(parts, append=append)
 
     def _publish_answer(self, parts: tuple[Part, ...], *, append: bool) -> None:

@@ -127,6 +127,7 @@ def _end_of_call(unknown: UnknownOutcome, events: tuple[AdapterEvent, ...], cloc
     facts = TurnFacts(
         task_id="",
         context_id="",
+        turn=unknown.call.turn,
         ownership=unknown.owned,
         shadow=unknown.agent.policies.shadow_history,
         tools=ToolPolicy(exhausted=True, why_not=tool_call.NOT_RUN),

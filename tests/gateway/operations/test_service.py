@@ -77,11 +77,12 @@ def echo(request: ServiceRequest) -> Script:
 async def test_a_message_is_answered_with_the_task_when_it_is_done(core: Core) -> None:
     core.agent(ScriptedAdapter(G, [TextDelta("Hel"), TextDelta("lo"), PartReady(Part(data=None)), CallCompleted()]))
     task = await core.send("hi", context="c")
+    [made] = task.artifacts or ()
     assert task == Task(
         id="id-0001",
         context_id="c",
         status=TaskStatus(state=TaskState.COMPLETED, timestamp=NOW),
-        artifacts=(Artifact(artifact_id="id-0002", parts=(Part(text="Hello"), Part(data=None))),),
+        artifacts=(Artifact(artifact_id=made.artifact_id, parts=(Part(text="Hello"), Part(data=None))),),
         history=(Message(message_id="m", context_id="c", task_id="id-0001", role=Role.USER, parts=(Part(text="hi"),)),),
     )
     assert await core.get(task.id) == task
@@ -184,6 +185,7 @@ async def test_a_stream_is_the_task_then_every_event_with_its_number(core: Core)
     opening = message("hi", context="c", task="id-0001")
     status = TaskStatus(state=TaskState.WORKING, timestamp=NOW)
     assert numbers(read) == [0, 1, 2, 3]
+    [made] = (await core.get("id-0001")).artifacts or ()
     assert events(read) == [
         StreamResponse(task=Task(id="id-0001", context_id="c", status=status, history=(opening,))),
         *(
@@ -191,7 +193,7 @@ async def test_a_stream_is_the_task_then_every_event_with_its_number(core: Core)
                 artifact_update=TaskArtifactUpdateEvent(
                     task_id="id-0001",
                     context_id="c",
-                    artifact=Artifact(artifact_id="id-0002", parts=(Part(text=text),)),
+                    artifact=Artifact(artifact_id=made.artifact_id, parts=(Part(text=text),)),
                     append=append,
                 )
             )

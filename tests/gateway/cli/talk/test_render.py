@@ -180,6 +180,15 @@ def test_a_view_continues_with_the_next_message_to_its_task() -> None:
     assert (out.getvalue(), err.getvalue()) == ("Hm. \nWhich city?\nBye.\n", "")
 
 
+def test_an_answer_that_goes_on_behind_a_question_begins_on_a_line_without_a_blank_one() -> None:
+    goes_on = (shows({"text": "\n\n"}, {"text": "It is"}), says(" 3"))
+    assert seen(says("Let me ask.", append=False), *goes_on)[0] == "Let me ask.\n\nIt is 3\n"
+    assert seen(*goes_on, earlier=task(INPUT_REQUIRED, "Let me ask."))[0] == "It is 3\n"
+    whole = {"task": task(COMPLETED, "Let me ask.\n\n", "It is 3")}
+    assert seen(whole, earlier=task(INPUT_REQUIRED, "Let me ask."))[0] == "It is 3\n"
+    assert seen(shows(), says(" Or not."), earlier=task(INPUT_REQUIRED, "Let me ask."))[0] == " Or not.\n"
+
+
 def test_the_final_message_is_not_shown_again_from_the_history() -> None:
     ended = {**task(INPUT_REQUIRED, said="Which city?"), "history": [said_by_agent({"text": "Which city?"})]}
     assert seen({"task": ended}) == ("Which city?\n", "")

@@ -22,6 +22,7 @@ from gateway.a2a.model import (
 )
 from gateway.a2a.redaction import json_path
 from gateway.core.failures import HANDLE_MISSING, OWNER_CONFLICT, TURN_TIMEOUT, UNKNOWN_TOOL, safe_text
+from gateway.core.task_record import answer_id
 from gateway.core.tools.tool_call import ToolPolicy
 from gateway.core.turn.commands import (
     AbortCall,
@@ -86,7 +87,7 @@ def turn(ownership: Ownership = G, **facts: Any) -> TurnMachine:
         new_id=lambda: f"id-{next(numbers)}",
         correlation_id=lambda: "c0ffee",
     )
-    return TurnMachine(TurnFacts("t", "c", ownership, **facts), clock)
+    return TurnMachine(TurnFacts("t", "c", "turn", ownership, **facts), clock)
 
 
 def play(machine: TurnMachine, *events: AdapterEvent) -> list[Command]:
@@ -97,8 +98,8 @@ def agent(message_id: str, *parts: Part, task: str | None = "t", metadata: dict[
     return Message(message_id=message_id, context_id="c", task_id=task, role=Role.AGENT, parts=parts, metadata=metadata)
 
 
-def answers(part: Part, *, append: bool, artifact: str = "id-1") -> Publish:
-    made = Artifact(artifact_id=artifact, parts=(part,))
+def answers(part: Part, *, append: bool) -> Publish:
+    made = Artifact(artifact_id=answer_id("turn"), parts=(part,))
     return Publish(TaskArtifactUpdateEvent(task_id="t", context_id="c", artifact=made, append=append))
 
 
@@ -201,7 +202,7 @@ def test_reasoning_is_shown_in_pieces_and_then_whole_before_the_text_after_it() 
         tells(metadata={REASONING_URI: {"delta": "h"}}),
         tells(metadata={REASONING_URI: {"delta": "m"}}),
         tells(agent("id-1", thought("hm"))),
-        answers(Part(text="yes"), append=False, artifact="id-2"),
+        answers(Part(text="yes"), append=False),
         closes(ReasoningItem("hm"), text("yes")),
         ENDED,
     ]
@@ -288,7 +289,7 @@ def test_a_tool_call_is_shown_from_its_name_to_its_result() -> None:
         shows("requested", '{"a":1}', message="id-2"),
         shows("executing"),
         shows("succeeded", "3", message="id-3"),
-        answers(Part(text="three"), append=False, artifact="id-4"),
+        answers(Part(text="three"), append=False),
         CompleteCall(
             None,
             None,
@@ -329,7 +330,7 @@ def test_a_caller_who_is_shown_no_tool_calls_gets_none_and_the_ledger_all() -> N
     hidden = turn(rendering=tool_calls.Rendering(exposure="none"))
     commands = play(hidden, ToolCallAnnounced("c", "add"), CALL, ToolResultReady("c", "3"), TextDelta("three"), DONE)
     assert [command for command in commands if isinstance(command, Publish)] == [
-        answers(Part(text="three"), append=False, artifact="id-2")
+        answers(Part(text="three"), append=False)
     ]
     assert kept(commands) == [CallItem("c", "add", '{"a":1}', True), OutputItem("c", "3"), text("three")]
     assert closed(commands).tool_calls == (
@@ -484,7 +485,7 @@ def test_an_output_that_the_backend_waits_for_is_kept_whatever_is_asked_for(shad
 def test_a_completed_call_without_a_handle_fails_where_the_backend_keeps_the_conversation() -> None:
     commands = play(turn(BR), TextDelta("lost"), DONE)
     why = agent(
-        "id-2",
+        "id-1",
         Part(text=safe_text(HANDLE_MISSING, "c0ffee")),
         metadata={"correlationId": "c0ffee", "errorClass": HANDLE_MISSING},
     )
@@ -638,12 +639,12 @@ def test_a_failed_call_keeps_what_was_said_and_never_shows_it_to_the_model_again
     machine = turn()
     play(machine, TextDelta("par"), ReasoningDelta("hm"))
     why = agent(
-        "id-3",
+        "id-2",
         Part(text=safe_text(ErrorClass.INTERRUPTED, "c0ffee")),
         metadata={"correlationId": "c0ffee", "errorClass": "interrupted"},
     )
     assert machine.fail(ErrorClass.INTERRUPTED, "c0ffee") == [
-        tells(agent("id-2", thought("hm"))),
+        tells(agent("id-1", thought("hm"))),
         AbortCall(
             ErrorClass.INTERRUPTED,
             (NewItem(text("par"), replayable=False), NewItem(ReasoningItem("hm"), replayable=False)),

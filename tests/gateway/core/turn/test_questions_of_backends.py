@@ -19,7 +19,7 @@ ASKED = ApprovalAsked("q1", "pay", '{"to":"a"}', "bank", "mcpr_1")
 
 
 def turn(ownership: Ownership = BR, *, shadow: str = "items", exhausted: bool = False) -> TurnMachine:
-    facts = TurnFacts("task", "context", ownership, shadow=shadow, tools=ToolPolicy(exhausted=exhausted))
+    facts = TurnFacts("task", "context", "turn", ownership, shadow=shadow, tools=ToolPolicy(exhausted=exhausted))
     return TurnMachine(facts, Time().clock)
 
 

@@ -19,6 +19,7 @@ from tests.emulators.responses_chain import check_calls
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Call, Conversation, Delay, Say, Step
 from tests.emulators.server import Refused
+from tests.faults.said import said
 
 LEASE_SECONDS = 1.0
 
@@ -84,7 +85,7 @@ def _script(conversation: Conversation) -> Iterator[Step]:
     for word in range(20 if kind == "slow" else 4):
         yield Say(f"w{word} ")
         yield Delay(0.02)
-    yield Say(SAID + " | ".join(conversation.user_texts), chunks=2)
+    yield Say(SAID + " | ".join(said(conversation)), chunks=2)
 
 
 SAID = "said: "

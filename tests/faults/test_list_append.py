@@ -16,6 +16,7 @@ from tests.a2a_client import A2A, COMPLETED, Refused, a2a_http, text_of, why
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Conversation, Delay, Say, Step
 from tests.faults.consistency import Turn, anomalies, lost
+from tests.faults.said import said
 from tests.faults.unfinished import all_ended
 from tests.invariants import violations
 from tests.support.fork_server import Forked, ForkServer, fork_server
@@ -67,7 +68,7 @@ class TestTheCheck:
 
 def _script(conversation: Conversation) -> Iterator[Step]:
     yield Delay(0.01)
-    yield Say(" | ".join(conversation.user_texts), chunks=3)
+    yield Say(" | ".join(said(conversation)), chunks=3)
 
 
 @dataclass(slots=True)

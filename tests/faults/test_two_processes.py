@@ -25,6 +25,7 @@ from tests.a2a_client import A2A, COMPLETED, Json, Refused, text_of, user_messag
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Call, Conversation, Delay, Say, Step
 from tests.faults.effects import effect_errors, effects
+from tests.faults.said import said
 from tests.faults.unfinished import all_ended
 from tests.invariants import violations
 from tests.support.fork_server import Forked, ForkServer, fork_server
@@ -56,7 +57,7 @@ def _script(conversation: Conversation) -> Iterator[Step]:
         for part in (0, 1) if done == 0 else (2,):
             yield Call("book", {"what": f"{conversation.text}.{part}"})
         return
-    yield Say(" | ".join(conversation.user_texts), chunks=3)
+    yield Say(" | ".join(said(conversation)), chunks=3)
     yield Delay(0.02)
 
 

@@ -150,6 +150,9 @@ def _decode(body: bytes) -> BackendError:
         content = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return BackendError(body.decode("utf-8", "replace"))
+    if isinstance(content, list) and len(content) == 1:
+        # Gemini puts its error into a list.
+        [content] = content
     if isinstance(content, dict):
         for envelope in ("error", "detail"):
             if content.get(envelope):

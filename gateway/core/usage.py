@@ -42,15 +42,20 @@ NONE = Usage()
 _SHOWN = tuple(field.encode_name for field in msgspec.structs.fields(Usage))
 
 
+_Places = tuple[tuple[str, ...], ...]
+"""The places of one number, each the way to it through nested objects."""
+
+
 class _Spelling(NamedTuple):
-    """The names of one wire. `sign` is a name that tells the wire from those further down. The numbers under
-    `beside_input` and `beside_output` are not among the input and output tokens of the wire, but are of the same kind."""
+    """The names of one wire. `sign` is a name that tells the wire from those further down. Of the places of `cached` and
+    `reasoning` the first that has a number counts. The numbers under `beside_input` and `beside_output` are not among the
+    input and output tokens of the wire, but are of the same kind."""
 
     sign: str
     input: str
-    cached: tuple[str, ...]
+    cached: _Places
     output: str
-    reasoning: tuple[str, ...]
+    reasoning: _Places
     total: str
     beside_input: tuple[str, ...] = ()
     beside_output: tuple[str, ...] = ()
@@ -59,33 +64,39 @@ class _Spelling(NamedTuple):
 _CHAT = _Spelling(
     "prompt_tokens",
     "prompt_tokens",
-    ("prompt_tokens_details", "cached_tokens"),
+    (
+        ("prompt_tokens_details", "cached_tokens"),
+        ("prompt_cache_hit_tokens",),  # DeepSeek
+        ("cached_tokens",),  # Moonshot, Together
+        ("num_cached_tokens",),  # Mistral
+        ("cache_read_input_tokens",),  # Anthropic's models behind proxies
+    ),
     "completion_tokens",
-    ("completion_tokens_details", "reasoning_tokens"),
+    (("completion_tokens_details", "reasoning_tokens"), ("reasoning_tokens",)),  # the second: Perplexity, SGLang
     "total_tokens",
 )
 _RESPONSES = _Spelling(
     "input_tokens_details",
     "input_tokens",
-    ("input_tokens_details", "cached_tokens"),
+    (("input_tokens_details", "cached_tokens"),),
     "output_tokens",
-    ("output_tokens_details", "reasoning_tokens"),
+    (("output_tokens_details", "reasoning_tokens"),),
     "total_tokens",
 )
 _LANGCHAIN = _RESPONSES._replace(
     sign="input_token_details",
-    cached=("input_token_details", "cache_read"),
-    reasoning=("output_token_details", "reasoning"),
+    cached=(("input_token_details", "cache_read"),),
+    reasoning=(("output_token_details", "reasoning"),),
 )
 _ANTHROPIC = _RESPONSES._replace(
     sign="cache_read_input_tokens",
-    cached=("cache_read_input_tokens",),
+    cached=(("cache_read_input_tokens",),),
     beside_input=("cache_read_input_tokens", "cache_creation_input_tokens"),
 )
 _BEDROCK = _Spelling(
     "inputTokens",
     "inputTokens",
-    ("cacheReadInputTokens",),
+    (("cacheReadInputTokens",),),
     "outputTokens",
     (),
     "totalTokens",
@@ -94,9 +105,9 @@ _BEDROCK = _Spelling(
 _GEMINI = _Spelling(
     "promptTokenCount",
     "promptTokenCount",
-    ("cachedContentTokenCount",),
+    (("cachedContentTokenCount",),),
     "candidatesTokenCount",
-    ("thoughtsTokenCount",),
+    (("thoughtsTokenCount",),),
     "totalTokenCount",
     beside_output=("thoughtsTokenCount",),
 )
@@ -125,7 +136,11 @@ def read(report: Json) -> Usage:
     total = _number(report.get(names.total))
     if total is None and tokens is not None and output is not None:
         total = tokens + output
-    found = Usage(tokens, _at(report, names.cached), output, _at(report, names.reasoning), total)
+    cached, reasoning = _first(report, names.cached), _first(report, names.reasoning)
+    if tokens is not None and output is not None and reasoning and tokens + output + reasoning == total:
+        # xAI counts reasoning beside the output, which the total shows.
+        output += reasoning
+    found = Usage(tokens, cached, output, reasoning, total)
     return NONE if found == NONE else found
 
 
@@ -154,6 +169,10 @@ def shown_in(metadata: Mapping[str, Json] | None) -> Usage | None:
 
 def _sum(one: int | None, other: int | None) -> int | None:
     return other if one is None else one if other is None else one + other
+
+
+def _first(report: Json, places: _Places) -> int | None:
+    return next((number for path in places if (number := _at(report, path)) is not None), None)
 
 
 def _at(report: Json, path: tuple[str, ...]) -> int | None:

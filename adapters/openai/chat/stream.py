@@ -164,11 +164,13 @@ class _Choice(msgspec.Struct, gc=False):
     index: int = 0
     delta: _Delta | None = None
     finish_reason: str | None = None
+    usage: Json = None
 
 
 class _Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: Json = None
+    x_groq: Json = None
     error: Json = None
     object: str | None = None
     message: Json = None
@@ -205,6 +207,9 @@ class CompletionParser:
             raise self._failures.from_event({"message": chunk.message, "code": chunk.code})
         if chunk.usage is not None:
             self.usage = chunk.usage
+        elif isinstance(chunk.x_groq, dict):
+            # Groq reports the tokens here, whatever it was asked for.
+            self.usage = chunk.x_groq.get("usage", self.usage)
         for choice in chunk.choices or ():
             if choice.index == 0:
                 return tuple(self._choice(choice))
@@ -243,6 +248,9 @@ class CompletionParser:
             if choice.finish_reason == _FAILED:
                 raise self._failures.error(port.ErrorClass.BACKEND_FAILED, "the backend finished with an error")
             self._finish_reason = choice.finish_reason
+            if choice.usage is not None:
+                # Moonshot reports the tokens here.
+                self.usage = choice.usage
 
     def _reasoning_item(self) -> Iterator[port.AdapterEvent]:
         if self._reasoning:

@@ -7,7 +7,7 @@ import pytest
 
 from adapters.http.client import HttpClient
 from adapters.http.settings import Timeouts
-from adapters.openai.service import OpenAIFailures
+from adapters.openai.failures import OpenAIFailures
 from gateway.ports.adapter import AdapterError
 
 KEY = "sk-proj-0123456789abcdef"

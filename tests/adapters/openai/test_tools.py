@@ -7,9 +7,9 @@ import pytest
 from adapters.openai.chat import adapter as openai_chat
 from adapters.openai.chat.messages import encode_tool as chat_tool
 from adapters.openai.encoding import CallIds, ToolOffer, arguments_text, function_name, output_text
+from adapters.openai.failures import OpenAIFailures
 from adapters.openai.responses import adapter as openai_responses
 from adapters.openai.responses.request import encode_tool as responses_tool
-from adapters.openai.service import OpenAIFailures
 from gateway.a2a.model import Json
 from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.conversation import CallItem, OutputItem, UserItem

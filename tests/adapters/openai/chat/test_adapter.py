@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from adapters.openai.chat.adapter import factory
 from adapters.openai.chat.stream import CompletionParser
-from adapters.openai.service import OpenAIFailures
+from adapters.openai.failures import OpenAIFailures
 from gateway.a2a.model import Json, Part
 from gateway.ports.adapter import (
     Adapter,
@@ -438,6 +438,25 @@ def test_transformers_ends_with_the_finish_chunk() -> None:
         TextDelta("Hi"),
         CallCompleted(usage={"total_tokens": 21}, finish="length"),
     ]
+
+
+TOKENS = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13}
+REPORTS = {
+    "a chunk of its own": [STOP, {"choices": [], "usage": TOKENS}],
+    "Groq": [chunk(content="") | {"x_groq": {"id": "req_1"}}, STOP | {"x_groq": {"id": "req_1", "usage": TOKENS}}],
+    "Groq, in both places": [STOP | {"x_groq": {"usage": {"total_tokens": 1}}}, {"choices": [], "usage": TOKENS}],
+    "Moonshot": [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": TOKENS}], "usage": None}],
+    "vLLM, first without and then with details": [
+        STOP | {"usage": {"total_tokens": 13}},
+        {"choices": [], "usage": TOKENS},
+    ],
+    "something else by Groq's name": [{"choices": [], "usage": TOKENS}, STOP | {"x_groq": "?"}],
+}
+
+
+@pytest.mark.parametrize("last", REPORTS.values(), ids=REPORTS)
+def test_tokens_are_found_where_each_service_puts_them(last: list[Json]) -> None:
+    assert read(chunk(content="Hi"), *last) == [TextDelta("Hi"), CallCompleted(usage=TOKENS)]
 
 
 def test_reasoning_without_an_answer_is_kept_too() -> None:

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from adapters.openai.chat.stream import CompletionParser
-from adapters.openai.service import OpenAIFailures
+from adapters.openai.failures import OpenAIFailures
 from gateway.a2a.model import Json
 from gateway.ports.adapter import (
     AdapterEvent,

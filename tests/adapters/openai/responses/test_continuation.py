@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
+from adapters.openai.failures import OpenAIFailures
 from adapters.openai.responses.continuation import Chain, Continuation, Echo, InConversation
-from adapters.openai.service import OpenAIFailures
 from gateway.ports.adapter import ErrorClass
 
 CONV = InConversation("conv_1")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from adapters.openai.failures import OpenAIFailures
 from adapters.openai.responses.continuation import Chain
 from adapters.openai.responses.stream import ResponseParser
-from adapters.openai.service import OpenAIFailures
 from gateway.a2a.model import Part
 from gateway.ports.adapter import (
     AdapterError,

@@ -11,7 +11,6 @@ import socket
 import struct
 from asyncio import TimerHandle
 from collections.abc import Callable
-from contextlib import suppress
 from enum import Enum, auto
 from typing import Any
 
@@ -22,12 +21,15 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from gateway.foundation.keep_alive import SERVER_KEEP_ALIVE
+from gateway.http.batching_transport import BatchingTransport
 from gateway.http.reply import status_body
+from gateway.http.request_head import HeadRefused, check_framing, read_target
 
 HEAD_SECONDS = 10.0
 BODY_SECONDS = 35.0
 """A little more than the application's own limit for a body, because its answer is more informative."""
 BLOCKED_SECONDS = 30.0
+HALF_CLOSED_SECONDS = 30.0
 
 _CLOSE = (b"connection", b"close")
 _LINGER_SECONDS = 1.0
@@ -36,77 +38,14 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 ARRIVED: dict[str, dict[object, object]] = {"gateway.arrived": {}}
 """The ASGI extensions of a request that has arrived completely."""
 
+_LENIENT = {"lenient_data_after_close": True, "lenient_version": True}
+"""uvicorn's own setting, and the versions that `check_framing` refuses."""
+
 _NO_REQUEST = "Invalid HTTP request received."
 
 _HEAD_BYTES = 64 * 1024
 """Limit for an incomplete head, without the piece of data in which it begins. The application checks the size of a complete
 head."""
-
-
-class BatchingTransport:
-    """The part of `asyncio.Transport` that uvicorn uses; what one step of the event loop writes is sent in one piece.
-
-    `linger` decides whether a first `close` waits for the peer. uvicorn writes the head of a response and its body apart, and
-    uvloop sends at once whatever is written. Each send may wake another process, which costs more than the send itself: a
-    client of several responses is woken once.
-    """
-
-    __slots__ = ("_chunks", "_closing", "_linger", "_loop", "_transport")
-
-    def __init__(
-        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, linger: Callable[[], bool]
-    ) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._linger: Callable[[], bool] | None = linger
-        self._closing = False
-        self._chunks: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        if not self._chunks:
-            self._loop.call_soon(self._send)
-        self._chunks.append(data)
-
-    def _send(self) -> None:
-        data = b"".join(self._chunks)
-        self._chunks.clear()
-        if data and not self._transport.is_closing():
-            self._transport.write(data)
-
-    def write_eof(self) -> None:
-        self._send()
-        with suppress(OSError):
-            # The peer disconnected; asyncio raises then, uvloop does not.
-            self._transport.write_eof()
-
-    def close(self) -> None:
-        """Closes at once, or at the second call if the connection lingers."""
-        self._send()
-        if self.is_closing() or self._linger is None or not self._linger():
-            self._transport.close()
-        self._closing = True
-
-    def release(self) -> None:
-        """Drops the reference to the connection, a cycle that would stay until the garbage collector runs."""
-        self._linger = None
-
-    def abort(self) -> None:
-        self._transport.abort()
-
-    def is_closing(self) -> bool:
-        return self._closing or self._transport.is_closing()
-
-    def get_write_buffer_size(self) -> int:
-        return sum(map(len, self._chunks)) + self._transport.get_write_buffer_size()
-
-    def pause_reading(self) -> None:
-        self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._transport.resume_reading()
-
-    def get_extra_info(self, name: str, default: object = None) -> object:
-        return self._transport.get_extra_info(name, default)
 
 
 class _Part(Enum):
@@ -119,7 +58,8 @@ class _Part(Enum):
 
 class Connection(HttpToolsProtocol):
     """`head_seconds` limits the head of a request, from its first byte, and the wait for a first byte; `blocked_seconds` the
-    time in which a peer reads nothing of its response; `idle_seconds` the time between a response and the next request.
+    time in which a peer reads nothing of its response; `half_closed_seconds` the time for a response to begin whose peer sends
+    nothing more; `idle_seconds` the time between a response and the next request.
 
     A request that arrives in one piece, as nearly all do, sets no timer.
     """
@@ -127,6 +67,7 @@ class Connection(HttpToolsProtocol):
     head_seconds = HEAD_SECONDS
     body_seconds = BODY_SECONDS
     blocked_seconds = BLOCKED_SECONDS
+    half_closed_seconds = HALF_CLOSED_SECONDS
     idle_seconds = SERVER_KEEP_ALIVE
     retiring = False
     """The process is about to end."""
@@ -141,6 +82,7 @@ class Connection(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.parser.set_dangerous_leniencies(**_LENIENT)
         self.timeout_keep_alive = self.idle_seconds
         self._part = _Part.NOTHING
         self._timed: _Part | None = _Part.NOTHING
@@ -176,8 +118,12 @@ class Connection(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         try:
             self._parse(data)
-        except HttpParserError:
-            self._end_unreadable()
+        except HttpParserError as error:
+            match error.__context__:
+                case HeadRefused() as refused:
+                    self._refuse(refused.status, refused.name, refused.message)
+                case _:
+                    self._end_unreadable()
         if self._refused:
             return
         if self._part is not self._timed:
@@ -207,7 +153,7 @@ class Connection(HttpToolsProtocol):
                 return
             head = self._head_without_upgrade()
             self.parser = HttpRequestParser(self)
-            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            self.parser.set_dangerous_leniencies(**_LENIENT)
             try:
                 self.parser.feed_data(head)
             except HttpParserUpgrade:
@@ -237,10 +183,23 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
             return  # `_parse` begins it again
+        self._read_head()
         super().on_headers_complete()
         self._part = _Part.BODY
         # Fields behind a body are no headers (RFC 9110, section 6.5.1); uvicorn would append them to those of the request.
         self.headers = []
+
+    def _read_head(self) -> None:
+        """Makes of the head what uvicorn expects of every head. Raises: HeadRefused."""
+        version = self.parser.get_http_version()
+        check_framing(version, self.headers)
+        self.url, authority = read_target(self.url)
+        if authority is not None:
+            # The list is that of the scope.
+            self.headers[:] = [(name, authority if name == b"host" else value) for name, value in self.headers]
+        if version == "1.0":
+            # HTTP/1.0 has no response before the response (RFC 9110, section 10.1.1).
+            self.expect_100_continue = False
 
     def on_message_complete(self) -> None:
         if self._part is _Part.HEAD:
@@ -262,6 +221,28 @@ class Connection(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGIApp) -> None:  # type: ignore[override]
         self._served = cycle
         super()._start_asgi_task(cycle, app)  # type: ignore[arg-type]
+
+    # --- a peer that sends nothing more
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Whether the connection stays open for a response. A peer may end its own side behind its request, and still read
+        (RFC 9112, section 9.6). A peer that is gone looks the same until something is written to it, so a response that
+        has begun ends at once, and one that has not begun has a time limit.
+        """
+        self._outgoing.flush()  # what is written goes out, also where the loop closes the transport now
+        served = self._served
+        if self._refused or self._part is not _Part.NOTHING or not self._answering:
+            return False
+        if served is None or served.response_started:
+            return False
+        self.cycle.keep_alive = False
+        if self._timer is None:
+            self._wait(self.half_closed_seconds, self._response_is_late)
+        return True
+
+    def _response_is_late(self) -> None:
+        if self._served is None or not self._served.response_started:
+            self._close()
 
     # --- a peer that reads nothing
 

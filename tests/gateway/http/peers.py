@@ -47,6 +47,10 @@ class Peer:
     async def line(self) -> bytes:
         return await soon(self._reader.readuntil(b"\r\n\r\n"))
 
+    def end(self) -> None:
+        """Ends the own side of the connection; the peer still reads."""
+        self._writer.write_eof()
+
     def leave(self) -> None:
         self._writer.close()
 
@@ -75,8 +79,8 @@ def told(data: bytes) -> tuple[int, str]:
 
 
 @asynccontextmanager
-async def served(app: ASGIApp, **seconds: float) -> AsyncIterator[Connect]:
-    kind = type("ShortLimits", (Connection,), seconds)
+async def served(app: ASGIApp, **limits: Any) -> AsyncIterator[Connect]:
+    kind = type("ShortLimits", (Connection,), limits)
     config = Config(app, http=kind, ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False)
     config.load()
     state = ServerState()

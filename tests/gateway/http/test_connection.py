@@ -343,7 +343,7 @@ async def test_an_application_sees_the_disconnect_although_another_request_waits
             pass
         gone.set()
 
-    async with served(waits) as connect:
+    async with served(waits, half_closed_seconds=SHORT) as connect:
         peer = await connect()
         await peer.say(GET + GET)
         await soon(begun.wait())

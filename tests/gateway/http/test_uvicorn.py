@@ -11,7 +11,8 @@ from uvicorn.protocols.http import flow_control, httptools_impl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import Server, ServerState
 
-from gateway.http.connection import BatchingTransport, Connection
+from gateway.http.batching_transport import BatchingTransport
+from gateway.http.connection import Connection
 
 MINOR = "0.54"
 
@@ -25,6 +26,7 @@ OVERRIDDEN = {
     "connection_made": ["self", "transport"],
     "connection_lost": ["self", "exc"],
     "data_received": ["self", "data"],
+    "eof_received": ["self"],
     "on_message_begin": ["self"],
     "on_headers_complete": ["self"],
     "on_message_complete": ["self"],
@@ -37,6 +39,7 @@ OVERRIDDEN = {
 CALLED = {"_unset_keepalive_if_required": ["self"], "send_400_response": ["self", "msg"], "shutdown": ["self"]}
 ATTRIBUTES = [
     "cycle",
+    "expect_100_continue",
     "flow",
     "headers",
     "logger",
@@ -47,7 +50,15 @@ ATTRIBUTES = [
     "timeout_keep_alive",
     "transport",
 ]
-OF_A_CYCLE = ["default_headers", "disconnected", "message_event", "more_body", "response_complete", "response_started"]
+OF_A_CYCLE = [
+    "default_headers",
+    "disconnected",
+    "keep_alive",
+    "message_event",
+    "more_body",
+    "response_complete",
+    "response_started",
+]
 
 
 def changed(what: str) -> str:

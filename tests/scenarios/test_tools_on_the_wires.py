@@ -18,7 +18,7 @@ from gateway.ports.tools import SourceTool, ToolDeclaration, ToolOutput, ToolRun
 from gateway.testing.serving import serve
 from tests.emulators.chat import CHAT_DIALECTS, ChatServer
 from tests.emulators.responses_server import ResponsesServer
-from tests.emulators.scripts import Call, Conversation, Incomplete, Item, Raw, Say, Script, Step, Think, in_rounds
+from tests.emulators.scripts import Call, Conversation, Cut, Incomplete, Item, Raw, Say, Script, Step, Think, in_rounds
 from tests.emulators.server import Emulator
 from tests.support.core import CARD, Core, frames, streamed
 from tests.support.core import answer as shown
@@ -256,6 +256,19 @@ def sent_texts(body: dict[str, Any]) -> list[str]:
     """The texts of the model in a request that has the whole conversation."""
     items = body.get("messages") or body["input"]
     return [item["content"] for item in items if item.get("role") == "assistant"]
+
+
+async def test_what_came_of_two_messages_before_their_answer_was_cut_off_is_shown(wire: Wire) -> None:
+    if isinstance(wire.server, ChatServer):
+        pytest.skip("an answer is one message")
+    pieces = [(0, "It is "), (1, "Take "), (0, "3 degrees."), (1, "a coat.")]
+    deltas = [
+        {"type": "response.output_text.delta", "item_id": f"msg_{index}", "output_index": index, "delta": text}
+        for index, text in pieces
+    ]
+    wire.server.script = in_rounds([*(Raw(f"data: {json.dumps(delta)}\n\n".encode()) for delta in deltas), Cut()])
+    failed = await wire.say("weather?")
+    assert (failed.status.state, texts_of(failed)) == (TaskState.FAILED, ["It is 3 degrees.\n\n", "Take a coat."])
 
 
 async def test_the_answer_behind_a_tool_is_another_part_and_the_model_gets_its_own_words(wire: Wire) -> None:

@@ -173,6 +173,8 @@ class ResponsesService(OpenAIService):
             raise parser.cut()
         except AdapterError as error:
             error.usage = parser.usage
+            for event in parser.rest():
+                yield event
             raise
 
     def _events_of(

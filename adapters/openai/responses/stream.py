@@ -77,6 +77,10 @@ class ResponseParser:
             raise self._broken(f"an event cannot be read: {error}") from error
         return ()
 
+    def rest(self) -> Sequence[port.AdapterEvent]:
+        """The output that came of a response that fails, and that waits for the end of what came before it."""
+        return self._messages.rest()
+
     def cut(self) -> port.AdapterError:
         """The stream ended before the response did."""
         return self._failures.error(
@@ -205,16 +209,16 @@ class ResponseParser:
             if at != self._summary:
                 self._summary = at
                 delta = f"\n\n{delta}"
-        return self._messages.hold((port.ReasoningDelta(delta),))
+        return self._messages.hold((port.ReasoningDelta(delta),), event.index)
 
     def _arguments_delta(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         delta = event.delta
         if not isinstance(delta, str) or not delta:
             return ()
-        return self._messages.hold(self._calls.add_arguments(event.item_id or "", delta))
+        return self._messages.hold(self._calls.add_arguments(event.item_id or "", delta), event.index)
 
     def _arguments_done(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
-        return self._messages.hold(self._calls.end_arguments(event.item_id or "", event.arguments))
+        return self._messages.hold(self._calls.end_arguments(event.item_id or "", event.arguments), event.index)
 
     # --- items
 
@@ -227,9 +231,9 @@ class ResponseParser:
         if item.type == "message":
             self._messages.announce(item, index)
         elif item.type in wire.CALLS:
-            return (*over, *self._messages.hold(self._calls.add(item)))
+            return (*over, *self._messages.hold(self._calls.add(item), index))
         elif item.type == wire.CONSENT and item.consent_link:
-            return (*over, *self._messages.hold(tuple(self._consent(item))))
+            return (*over, *self._messages.hold(tuple(self._consent(item)), index))
         return over
 
     def _item_done(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
@@ -255,7 +259,7 @@ class ResponseParser:
             self._last_item = item.id or self._last_item
         if item.type == "message":
             return self._messages.end(item, raw, index)
-        return self._messages.hold(tuple(self._other_item(item, raw)))
+        return self._messages.hold(tuple(self._other_item(item, raw)), index)
 
     def _other_item(self, item: wire.ResponseItem, raw: msgspec.Raw) -> Iterator[port.AdapterEvent]:
         match item.type:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from adapters.openai.failures import OpenAIFailures
@@ -285,6 +285,16 @@ def test_the_finished_message_completes_its_deltas(stream: list[Event], expected
 
 
 A, B = {"item_id": "msg_a"}, {"item_id": "msg_b"}
+
+
+def at(index: int) -> Event:
+    return {"output_index": index}
+
+
+def begun(name: str, index: int, **fields: Any) -> Event:
+    return added("message", id=name, **fields) | at(index)
+
+
 BOTH = ["a1", "a2", "msg_a=a1a2", "b1b2", "msg_b=b1b2"]
 
 
@@ -336,10 +346,87 @@ BOTH = ["a1", "a2", "msg_a=a1a2", "b1b2", "msg_b=b1b2"]
             ["a1", "a2", "m1=a1a2", "b1", "m2=b1"],
             id="another id in every event",
         ),
+        pytest.param(
+            [
+                *(begun("msg_a", 0), begun("msg_b", 1)),
+                *(
+                    delta("b1", **B) | at(1),
+                    delta("a1", **A) | at(0),
+                    delta("b2", **B) | at(1),
+                    delta("a2", **A) | at(0),
+                ),
+                *(whole("b1b2", id="msg_b") | at(1), whole("a1a2", id="msg_a") | at(0)),
+            ],
+            BOTH,
+            id="the second begins first",
+        ),
+        pytest.param(
+            [
+                *(begun("msg_a", 0), begun("msg_b", 1), whole("b1b2", id="msg_b") | at(1)),
+                *(delta("a1", **A) | at(0), delta("a2", **A) | at(0), whole("a1a2", id="msg_a") | at(0)),
+            ],
+            ["a1", "a2", "msg_a=a1a2", "b1b2", "msg_b=b1b2"],
+            id="the second comes whole before the first",
+        ),
+        pytest.param(
+            [
+                *(begun("msg_a", 0), delta("a", **A) | at(0), begun("msg_c", 2), delta("c", item_id="msg_c") | at(2)),
+                *(begun("msg_b", 1), whole("a", id="msg_a") | at(0), delta("b", **B) | at(1)),
+                *(whole("c", id="msg_c") | at(2), whole("b", id="msg_b") | at(1)),
+            ],
+            ["a", "msg_a=a", "b", "msg_b=b", "c", "msg_c=c"],
+            id="the third begins before the second",
+        ),
+        pytest.param(
+            [begun("msg_a", 0), begun("msg_b", 1), delta("b", **B) | at(1), whole("b", id="msg_b") | at(1)],
+            ["b", "msg_b=b"],
+            id="the first says nothing",
+        ),
+        pytest.param(
+            [
+                *(begun("msg_c", 0, phase="commentary"), begun("msg_b", 1)),
+                *(delta("b", **B) | at(1), whole("b", id="msg_b") | at(1)),
+            ],
+            ["b", "msg_b=b"],
+            id="before the answer a commentary that does not end",
+        ),
     ],
 )
 def test_two_messages_are_told_one_after_the_other(stream: list[Event], expected: list[str]) -> None:
     assert in_words(between(*stream)) == expected
+
+
+def test_a_call_between_two_messages_is_told_between_them() -> None:
+    call = {"id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{}"}
+    assert between(
+        *(begun("msg_a", 0), delta("a", **A) | at(0), begun("msg_c", 2), delta("c", item_id="msg_c") | at(2)),
+        *(added("function_call", **call) | at(1), done("function_call", **call) | at(1)),
+        *(whole("c", id="msg_c") | at(2), whole("a", id="msg_a") | at(0)),
+    ) == [
+        *(TextDelta("a"), ends("a", "msg_a")),
+        *(ToolCallAnnounced("call_1", "f"), ToolCallReady("call_1", "f", "{}", provider_id="fc_1")),
+        *(TextDelta("c"), ends("c", "msg_c")),
+    ]
+
+
+def test_of_a_response_that_is_cut_off_all_that_came_is_told() -> None:
+    parser = ResponseParser(OpenAIFailures(()), Chain())
+    call = done("function_call", id="fc_1", call_id="call_1", name="f", arguments="{}")
+    stream = (CREATED, delta("a1", **A), delta("b1", **B), call, delta("a2", **A), delta("b2", **B))
+    told = [event for sent in stream for event in parser.receive(json.dumps(sent).encode())]
+    assert told[1:] == [TextDelta("a1"), TextDelta("a2")]
+    assert list(parser.rest()) == [
+        *(ends("a1a2", "msg_a"), TextDelta("b1b2"), ends("b1b2", "msg_b")),
+        ToolCallReady("call_1", "f", "{}", provider_id="fc_1"),
+    ]
+    assert parser.rest() == ()
+
+
+def test_of_a_response_that_is_cut_off_in_its_only_message_nothing_waits() -> None:
+    parser = ResponseParser(OpenAIFailures(()), Chain())
+    for sent in (CREATED, delta("a1", **A)):
+        parser.receive(json.dumps(sent).encode())
+    assert parser.rest() == ()
 
 
 def test_a_call_in_the_midst_of_a_message_waits_for_its_end() -> None:
@@ -523,6 +610,19 @@ def test_items_that_were_not_streamed_are_found_in_the_finished_response() -> No
         ToolResultReady("call_1", "1"),
         CallCompleted("resp_1"),
     ]
+
+
+def test_a_commentary_that_says_so_only_in_its_end_keeps_no_message_waiting() -> None:
+    events = between(
+        *(begun("msg_a", 0), begun("msg_b", 1), delta("b1", **B) | at(1)),
+        *(
+            whole("hm", id="msg_a", phase="commentary") | at(0),
+            delta("b2", **B) | at(1),
+            whole("b1b2", id="msg_b") | at(1),
+        ),
+    )
+    assert events[0] == Progress("hm")
+    assert events[2:] == [TextDelta("b1"), TextDelta("b2"), ends("b1b2", "msg_b")]
 
 
 def test_a_commentary_is_a_progress_line_and_no_answer() -> None:
@@ -1046,6 +1146,7 @@ def call_events(name: str, index: int, pieces: list[str], lost: int) -> list[Eve
 PIECES = some.lists(some.sampled_from(["a", "b", " "]), min_size=1, max_size=4)
 
 
+@settings(deadline=None)
 @given(data=some.data())
 def test_whatever_is_interleaved_repeated_or_lost_every_text_and_every_call_comes_once(data: some.DataObject) -> None:
     texts = data.draw(some.lists(PIECES, max_size=3))
@@ -1079,3 +1180,31 @@ def test_whatever_is_interleaved_repeated_or_lost_every_text_and_every_call_come
     ready = [(call.call_id, call.arguments) for call in events if isinstance(call, ToolCallReady)]
     assert sorted(ready) == [(f"call_c{n}", "".join(pieces)) for n, pieces in enumerate(calls)]
     assert StartedOver() not in events
+
+
+@settings(deadline=None)
+@given(data=some.data())
+def test_wherever_a_response_is_cut_off_every_text_that_came_is_told_once(data: some.DataObject) -> None:
+    texts = data.draw(some.lists(PIECES, max_size=3))
+    queues = [message_events(f"m{n}", n, pieces, -1) for n, pieces in enumerate(texts)]
+    queues.append(call_events("c", len(texts), ["a", "b"], -1))
+    stream: list[Event] = []
+    while queues := [queue for queue in queues if queue]:
+        stream.append(data.draw(some.sampled_from(queues)).pop(0))
+    came = stream[: data.draw(some.integers(0, len(stream)))]
+    parser = ResponseParser(OpenAIFailures(()), Chain())
+    events = [event for sent in (CREATED, *came) for event in parser.receive(json.dumps(sent).encode())]
+    events += parser.rest()
+
+    told, growing = list[str](), ""
+    for said in events:
+        match said:
+            case TextDelta(text=text):
+                growing += text
+            case MessageReady(text=text):
+                assert text == growing
+                told.append(text)
+                growing = ""
+    pieces = {f"m{n}": [event["delta"] for event in came if event.get("item_id") == f"m{n}"] for n in range(len(texts))}
+    expected = ["".join(parts) for parts in pieces.values() if parts]
+    assert sorted([*told, *filter(None, [growing])]) == sorted(expected)

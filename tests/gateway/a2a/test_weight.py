@@ -17,6 +17,7 @@ from gateway.a2a.model import (
     TaskStatus,
 )
 from gateway.a2a.weight import weight
+from gateway.foundation.off_loop import LARGE
 
 
 def task(part: Part, place: str) -> Task:
@@ -46,9 +47,17 @@ def test_a_large_part_makes_a_task_heavy_wherever_it_stands(part: Part, place: s
     written = len(msgspec.json.encode(heavy))
     assert weight(heavy) > written * 0.9
     assert weight(SendMessageResponse(task=heavy)) == weight(heavy)
-    assert weight(ListTasksResponse(tasks=(heavy, heavy), next_page_token="", page_size=2, total_size=2)) == 2 * weight(
-        heavy
-    )
+    page = ListTasksResponse(tasks=(heavy, heavy), next_page_token="", page_size=2, total_size=2)
+    assert weight(page) > written * 1.8
+
+
+@pytest.mark.parametrize("part", [Part(text="hi"), Part(data={"a": [1, 2]})])
+def test_a_task_of_very_many_small_parts_is_heavy_so_that_the_event_loop_does_not_look_at_all_of_them(
+    part: Part,
+) -> None:
+    assert weight(task(part, "history")) < 100
+    many = Message(message_id="m", role=Role.AGENT, parts=(part,) * 3000)
+    assert weight(msgspec.structs.replace(task(part, "history"), history=(many,))) > LARGE
 
 
 @pytest.mark.parametrize("part", [Part(text="hi"), Part(url="https://x.example/"), Part(data={"a": [1, "b", None]})])

@@ -194,7 +194,7 @@ class ToolRounds:
         if context.run.agent.adapter.ownership.call_ids == "response":
             return None
         earlier = await context.runtime.ledger.earlier_tool_call(context.thread.id, call.external_id, call.facts.id)
-        if earlier is None or earlier.outcome in (tool_call.NOT_RUN, tool_call.LIMIT_REACHED):
+        if earlier is None or (isinstance(earlier.outcome, str) and earlier.outcome in tool_call.NEVER_RAN):
             return None
         if (earlier.name, earlier.arguments) != (call.facts.name, call.arguments):
             raise AdapterError(

@@ -557,3 +557,15 @@ async def test_82_a_call_that_never_ran_is_no_result_to_use_again(core: Core) ->
     await core.send("2", context="c")
     assert box.done == ["two"]
     assert adapter.sent[2] == ("r2", ["O c2 2"])
+
+
+async def test_82_a_call_of_an_answer_that_was_cut_is_no_result_to_use_again(core: Core) -> None:
+    box = Effects({"one": 1})
+    cut: Script = [ToolCallReady("c1", "one", "{}"), CallCompleted("r1", finish="max_output_tokens")]
+    adapter = ScriptedAdapter(dataclasses.replace(BR, call_ids="thread"), cut, asks("r2", "one"), says("A", "r3"))
+    core.agent(adapter, toolset=box)
+    await core.send("1", context="c")
+    assert box.done == []
+    await core.send("2", context="c")
+    assert box.done == ["one"]
+    assert adapter.sent[2] == ("r2", ["O c1 1"])

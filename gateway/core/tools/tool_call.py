@@ -33,6 +33,9 @@ TOO_DEEP = f"The arguments are {nesting.TOO_DEEP}."
 OTHER_TOOL = "This call was not run: the tool is not the one that was allowed."
 LIMIT_REACHED = "This call was not run: the limit of tool rounds is reached."
 
+NEVER_RAN = frozenset({NO_SUCH_TOOL, NOT_RUN, CUT, OTHER_TOOL, LIMIT_REACHED})
+"""Outcomes of calls that were not run, and may run when they are made again."""
+
 RUNS = 3
 """How often an idempotent call may be started in all, if its process dies while it runs: the call may be the cause."""
 

@@ -154,8 +154,7 @@ def shown_before(output: TurnOutput, updates: Sequence[Update], turn: str, round
     for update in updates[: call_start(updates, round_)]:
         earlier.apply(update)
     answer = answer_id(turn)
-    # A turn that an older version began has its answer in the latest artifact, under another id.
-    return ShownOutput(earlier, answer if answer in output.artifacts else next(reversed(output.artifacts), ""))
+    return ShownOutput(earlier, answer if answer in output.artifacts else "")
 
 
 def call_start(updates: Sequence[Update], round_: int) -> int:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from gateway.a2a.model import Part, Task
+from gateway.a2a.model import Artifact, Part, Task
 from gateway.core.task_record import TurnOutput
 from gateway.ledger.calls import RESTARTED
 from gateway.ports.adapter import (
     AdapterError,
+    ArtifactReady,
     CallCompleted,
     CallStarted,
     ErrorClass,
@@ -218,6 +219,17 @@ async def test_109d_a_round_behind_tools_of_the_gateway_goes_on_behind_what_was_
         (1, "r1", "r2"),
     ]
     assert violations(path) == []
+
+
+async def test_109d_an_artifact_of_the_agent_is_not_taken_for_the_answer_of_a_turn_that_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    begun: Script = [CallStarted("r1"), ArtifactReady(Artifact(artifact_id="plot", parts=(PICTURE,)))]
+    task_id, _ = await left_behind(path, *begun)
+    adapter = ResumingAdapter(again=[[*begun, TextDelta("three"), CallCompleted("r1")]])
+    async with survivor(path, adapter) as core:
+        await soon(core.runner.idle())
+        made = (await core.get(task_id)).artifacts or ()
+    assert [each.parts for each in made] == [(PICTURE,), (Part(text="three"),)]
 
 
 async def test_136_a_message_that_waits_meanwhile_is_answered_behind_it(tmp_path: Path) -> None:

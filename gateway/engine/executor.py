@@ -18,7 +18,7 @@ from gateway.core.turn import commands
 from gateway.core.turn.reconcile import must_reconcile
 from gateway.engine.journal import appended
 from gateway.engine.turn_context import TurnContext, weight_to_measure
-from gateway.engine.turn_run import TurnRun, status, status_update
+from gateway.engine.turn_run import status, status_update
 from gateway.foundation.clock import timestamp
 from gateway.ledger.calls import Complete, MarkRefused, SetPendingHandle
 from gateway.ledger.errors import Conflict, LedgerUnavailable
@@ -37,24 +37,17 @@ from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 log = structlog.get_logger("gateway.engine.executor")
 
 
-def aborted(
-    run: TurnRun,
-    thread: ThreadRecord,
-    command: commands.AbortCall,
-    pending: str | None,
-    now: int,
-    *,
-    ends_turn: bool = True,
-) -> list[CommitPoint]:
+def aborted(context: TurnContext, command: commands.AbortCall, *, ends_turn: bool = True) -> list[CommitPoint]:
     """The commit points that end a service call that does not count. With `ends_turn`, a handle that the backend does
     not know marks the thread as lost."""
+    run, thread, pending = context.run, context.thread, context.pending
     if not run.prepared:
         return []
-    agent, kind = run.agent, command.error_class
+    agent, kind, ended = run.agent, command.error_class, context.clock.now()
     unknown = ends_turn and must_reconcile(agent.adapter, agent.policies, thread, kind, pending)
     end = ServiceCallStatus.UNKNOWN if unknown else ServiceCallStatus.FAILED
     failed = commit_points.fail(
-        thread, run.turn, run.service_call, kind, now, following=end, items=command.items, usage=command.usage
+        thread, run.turn, run.service_call, kind, ended, following=end, items=command.items, usage=command.usage
     )
     if unknown:
         return [failed, MarkUnsynced(thread.id, run.turn)]
@@ -63,7 +56,7 @@ def aborted(
         points.append(MarkHandleLost(thread.id, thread.generation))
     orphan = ownership.orphaned_handle(thread, pending)
     if orphan is not None:
-        points.append(DeleteOrphan(thread.id, agent.name, orphan, now))
+        points.append(DeleteOrphan(thread.id, agent.name, orphan, context.runtime.clock.now()))
     return points
 
 
@@ -125,14 +118,10 @@ class CommandExecutor:
         match command:
             case commands.CompleteCall():
                 doubted = self._doubted(thread, now)
-                return [*doubted, self._complete(command, ownership.apply_points(thread, doubted), now)]
+                return [*doubted, self._complete(command, ownership.apply_points(thread, doubted))]
             case commands.AbortCall():
-                refused = self._refused(command.error_class)
-                return [
-                    *aborted(run, thread, command, context.pending, now),
-                    *self._unsure(command.error_class),
-                    *refused,
-                ]
+                kind = command.error_class
+                return [*aborted(context, command), *self._unsure(kind), *self._refused(kind)]
             case commands.OwnershipConflict():
                 return self._conflict(command, ownership.apply_points(thread, before), now)
             case commands.StartTool():
@@ -145,8 +134,8 @@ class CommandExecutor:
             case _:
                 return []
 
-    def _complete(self, command: commands.CompleteCall, thread: ThreadRecord, now: int) -> Complete:
-        run, view = self._run, self._context.view
+    def _complete(self, command: commands.CompleteCall, thread: ThreadRecord) -> Complete:
+        run, view, now = self._run, self._context.view, self._context.clock.now()
         # Without a new handle the chain continues from the state before this request, and does not hold the items of
         # the request.
         carried = command.handle is not None or thread.owner is StorageOwner.GATEWAY

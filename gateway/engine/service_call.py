@@ -279,6 +279,4 @@ class ServiceCallLoop:
 
     def _failed(self, error: AdapterError) -> list[CommitPoint]:
         """The end of a try that another try follows."""
-        context, command = self.context, AbortCall(error.kind, (), error.usage)
-        now = context.runtime.clock.now()
-        return aborted(context.run, context.thread, command, context.pending, now, ends_turn=False)
+        return aborted(self.context, AbortCall(error.kind, (), error.usage), ends_turn=False)

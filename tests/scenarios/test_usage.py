@@ -99,6 +99,21 @@ async def test_48_the_calls_of_a_turn_are_summed_those_that_failed_too(core: Cor
     assert await read_everywhere(core, task.id) == [shown(7, 7)] * PLACES
 
 
+async def test_48_the_tokens_of_a_try_count_also_where_the_clock_was_set_back_after_it(core: Core) -> None:
+    first, core.waits.held = Pause(), Pause()
+    failed: Script = [first, AdapterError(ErrorClass.BACKEND_FAILED, "", usage=report(1))]
+    core.agent(ScriptedAdapter(G, failed, answers(4)))
+    task = await core.send("1", at_once=True)
+    await soon(first.reached.wait())
+    core.time.now += 60_000
+    first.go.set()
+    await soon(core.waits.held.reached.wait())
+    core.time.now -= 90_000
+    core.waits.held.go.set()
+    assert (await finished(core, task.id)).metadata == shown(5, 5)
+    assert await read_everywhere(core, task.id) == [shown(5, 5)] * PLACES
+
+
 async def test_48_a_turn_that_failed_shows_what_its_calls_have_cost(core: Core) -> None:
     core.agent(ScriptedAdapter(BR, [TextDelta("par"), AdapterError(ErrorClass.INTERRUPTED, "", usage=report(3))]))
     task = await core.send("1")

@@ -159,3 +159,11 @@ is_displaced = and_(turn.c.displaced == ONE, turn.c.ended_at.is_not(None))
 
 in_generation = there_is(thread, matches(thread, id="thread", generation="generation"))
 """No commit has changed the generation of the thread since it was read."""
+
+
+def turn_base() -> Select[Any]:
+    """The handle at which the turn began, first. A call without a handle begins a chain: the first of its thread, or of an
+    epoch that the turn itself began. A turn may begin from an earlier handle than that of its first, refused try."""
+    call = service_call.c
+    began = (call.handle_in.is_not(None), call.status != word("completed"), call.round, call.attempt)
+    return select(call.handle_in).where(matches(service_call, turn="turn")).order_by(*began)

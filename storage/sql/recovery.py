@@ -17,6 +17,7 @@ from storage.sql.fragments import (
     task_columns,
     there_is,
     tool_columns,
+    turn_base,
     word,
 )
 
@@ -117,18 +118,7 @@ UNKNOWN_CALL = limited(
     .order_by(turn.c.number.desc(), service_call.c.round.desc(), service_call.c.attempt.desc())
 )
 
-# A call without a handle begins a chain: the first of its thread, or of an epoch that the turn itself began. A turn may
-# begin from an earlier handle than that of its first, refused try.
-TURN_BASE = (
-    select(service_call.c.handle_in)
-    .where(service_call.c.turn == bindparam("turn"))
-    .order_by(
-        service_call.c.handle_in.is_not(None),
-        service_call.c.status != word("completed"),
-        service_call.c.round,
-        service_call.c.attempt,
-    )
-)
+TURN_BASE = turn_base()
 
 CANCEL_REQUESTS = select(turn.c.task).where(
     turn.c.ended_at.is_(None), turn.c.cancel_asked == ONE, turn.c.process == bindparam("process")

@@ -102,13 +102,12 @@ after the end of the turn before it, and that end was an event."""
 
 _IS_RECENT = and_(bindparam("history") > ZERO, input_.c.event >= func.coalesce(_FIRST_RECENT, literal_column("-1")))
 
-
 _NOTHING: ColumnElement[Any] = literal_column("NULL")
 
 
 def _turn_columns(history: str, *, artifacts: bool = True) -> tuple[ColumnElement[Any], ...]:
     """The columns of a turn. `history` is `all`, `none`, or `recent` for that of the `history` latest turns of `task`, which
-    are those after `skip` turns, counted from the last one. What the turn made stands beside its first message."""
+    are those after `skip` turns, counted from the last one. What belongs to the whole turn stands beside its first message."""
     first = input_.c.ordinal == ZERO
     payload: ColumnElement[Any] = input_.c.payload
     messages: ColumnElement[Any] = case((first, turn.c.messages))
@@ -117,7 +116,8 @@ def _turn_columns(history: str, *, artifacts: bool = True) -> tuple[ColumnElemen
     elif history == "none":
         payload = messages = _NOTHING
     made = case((first, turn.c.artifacts)) if artifacts else _NOTHING
-    return input_.c.ordinal, payload, input_.c.event, turn.c.ended_at, _QUARANTINED, _REPORTS, messages, made
+    reports = case((first, _REPORTS))
+    return input_.c.ordinal, payload, input_.c.event, turn.c.ended_at, _QUARANTINED, reports, messages, made
 
 
 def turns(*, history: bool, artifacts: bool) -> Select[Any]:

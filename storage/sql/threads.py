@@ -7,7 +7,20 @@ from sqlalchemy.sql.expression import ColumnElement
 
 from storage.schema.conditions import THREAD_LIVE
 from storage.schema.tables import delete_job, history_item, service_call, thread, turn
-from storage.sql.fragments import ONE, ZERO, Write, deletion_jobs, given, job_of, limited, matches, some, there_is, word
+from storage.sql.fragments import (
+    ONE,
+    ZERO,
+    Write,
+    deletion_jobs,
+    given,
+    job_of,
+    limited,
+    matches,
+    some,
+    there_is,
+    turn_base,
+    word,
+)
 
 # --- the state of the thread ---
 
@@ -132,17 +145,7 @@ _IS_DISPLACED = there_is(turn, matches(turn, id="turn"), turn.c.displaced == ONE
 
 _MOVED_ON = there_is(service_call, matches(service_call, turn="turn"), service_call.c.status == word("completed"))
 
-# A call without a handle begins a chain: the first of its thread, or of an epoch that the turn itself began.
-_BASE = limited(
-    select(service_call.c.handle_in)
-    .where(matches(service_call, turn="turn"))
-    .order_by(
-        service_call.c.handle_in.is_not(None),
-        service_call.c.status != word("completed"),
-        service_call.c.round,
-        service_call.c.attempt,
-    )
-).scalar_subquery()
+_BASE = limited(turn_base()).scalar_subquery()
 
 DELETE_DISPLACED_HANDLES = deletion_jobs(
     "queue the handles of a displaced turn for deletion",

@@ -24,7 +24,7 @@ def complete(
 ) -> Complete:
     """C3. `sent` and `weight` as in Complete; without a handle the thread keeps its own."""
     at = (thread.id, thread.generation, turn, service_call)
-    made = (command.state, storable(command.usage), command.items, command.tool_calls)
+    made = (command.state, command.usage, command.items, command.tool_calls)
     handle_out = thread.handle if command.handle is None else command.handle
     return Complete(*at, thread.handle, handle_out, *made, sent, now, weight, state_version)
 

@@ -115,7 +115,8 @@ _SPELLINGS = (_CHAT, _RESPONSES, _LANGCHAIN, _ANTHROPIC, _RESPONSES._replace(sig
 
 
 def storable(report: Json) -> Json:
-    """The report as it is kept with its service call; None for a value that is nested too deeply to be a report."""
+    """The report of a failure as it is kept with its service call; None for a value that is nested too deep. That of a
+    completed call has been checked with its event."""
     return report if nesting.fits(report) else None
 
 

@@ -98,8 +98,9 @@ class Complete(msgspec.Struct, frozen=True):
 
 
 class Fail(msgspec.Struct, frozen=True):
-    """A service call has failed and does not count, so the thread keeps its handle. `items` are the output so far,
-    which is not replayable. `usage` is the backend's report of tokens, if the failure brought one."""
+    """A service call has failed and does not count, so the thread keeps its handle. `items` are the output so far, of which
+    only the answer that a cancel interrupted is replayable. `usage` is the backend's report of tokens, if the failure
+    brought one."""
 
     thread: str
     generation: int

@@ -200,8 +200,8 @@ class CallCompleted(msgspec.Struct, frozen=True):
     kept the call although it should not. `message` explains an ending other than COMPLETED. `finish` is the backend's
     reason for an incomplete answer (`max_output_tokens`, `content_filter`), else None; no call of such an answer runs.
     `state` replaces the adapter's JSON unless it is None. `stored` is the backend's report that it kept (True) or did not
-    keep (False) this call. `usage` is the backend's report of tokens; a whole number in it under `input_tokens` or
-    `prompt_tokens` calibrates `history.max_tokens`.
+    keep (False) this call. `usage` is the backend's report of tokens, in one of the forms that
+    `gateway.core.usage` reads; its input tokens calibrate `history.max_tokens`.
     """
 
     handle: str | None = None

@@ -4,8 +4,8 @@ grows faster than the schema and the value.
 Law: no keyword runs uncounted, and no regular expression of a schema reaches Python's engine.
 
 `pattern`, `patternProperties`, `additionalProperties` and the `unevaluated` keywords search with RE2; `uniqueItems`, `enum` and
-`const` compare digests of values. An expression that RE2 cannot express counts as found, and what follows from that alone is
-no error: neither a match of `not` nor a second match of `oneOf`.
+`const` compare canonical texts of values. Whether an expression is found that RE2 cannot express is not known, and refuses
+no value: neither by itself, nor by a match of `not` or a second match of `oneOf` that rests on it.
 """
 
 import sys

@@ -31,8 +31,8 @@ class CompleteCall(msgspec.Struct, frozen=True):
 
 
 class AbortCall(msgspec.Struct, frozen=True):
-    """The service call does not count; its output is stored but never sent to the model again. `usage` is the
-    backend's report of tokens, if there is one."""
+    """The service call does not count. `items` are its output; of these, only the answer that a cancel interrupted is sent to
+    the model again. `usage` is the backend's report of tokens, if there is one."""
 
     error_class: str
     items: tuple[NewItem, ...]

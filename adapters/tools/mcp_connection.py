@@ -28,6 +28,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from adapters.tools.mcp_errors import SessionExpired
 from adapters.tools.program_output import logged_output
@@ -49,6 +50,7 @@ _EVENT_LIMIT = 4 * 1024 * 1024
 _OPEN_SECONDS = 60
 _CLOSE_SECONDS = 5
 _PAGES = 100
+_LINE_LENGTH = 8192
 _KEY = "a2a-gateway.dev/idempotency-key"
 _RESULT_STEPS = 20 * STEPS
 """Steps for the check of a result, which does not run on the event loop."""
@@ -142,8 +144,10 @@ class Connection:
     """A connection that starts to open when it is made. `over` becomes true when the connection was closed or lost or
     could not be opened, and then stays true."""
 
-    def __init__(self, transport: Transport, open_error: Callable[[str], ToolError] = ToolError) -> None:
-        """`open_error` makes the error of a connection that could not be opened, from a description of the reason."""
+    def __init__(self, source: str, transport: Transport, open_error: Callable[[str], ToolError] = ToolError) -> None:
+        """`source` is the name for the log. `open_error` makes the error of a connection that could not be opened, from a
+        description of the reason."""
+        self._source = source
         self._transport = transport
         self._open_error = open_error
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
@@ -270,8 +274,11 @@ class Connection:
         self._invalidate_list()
 
     async def _on_message(self, message: IncomingMessage) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
-            self._invalidate_list()
+        match message:
+            case types.ToolListChangedNotification():
+                self._invalidate_list()
+            case Exception():
+                log.info("tools.output", source=self._source, line=_written(message)[:_LINE_LENGTH])
 
     def _invalidate_list(self) -> None:
         self._changes += 1
@@ -286,6 +293,15 @@ def _is_expired(answer: HttpAnswer, code: int) -> bool:
     return answer.in_session and (codes is None or code in codes)
 
 
+def _written(error: Exception) -> str:
+    """What a server wrote instead of a message."""
+    match error:
+        case ValidationError():
+            return str(error.errors(include_url=False, include_context=False)[0]["input"])
+        case _:
+            return f"{type(error).__name__}: {error}"
+
+
 def _describe(error: BaseException, answers: Sequence[HttpAnswer]) -> str:
     status = f"HTTP {answers[-1].status}: " if answers and answers[-1].status >= 400 else ""
     return status + "; ".join(dict.fromkeys(_texts(error)))
@@ -297,7 +313,8 @@ def _texts(error: BaseException) -> Iterator[str]:
             for each in error.exceptions:
                 yield from _texts(each)
         case MCPError():
-            yield error.message
+            # Behind the colon the library puts the whole answer, and pydantic's errors.
+            yield error.message.partition(": ")[0] if error.code == types.PARSE_ERROR else error.message
         case _:
             yield distrust(error) or f"{type(error).__name__}: {error}"
 

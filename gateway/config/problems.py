@@ -24,7 +24,7 @@ class Problem:
 
     def __str__(self) -> str:
         where = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
-        return ": ".join(part for part in (where, self.path, self.message) if part)
+        return ": ".join(part for part in (where, self.path, " ".join(self.message.split())) if part)
 
 
 class ConfigInvalid(Exception):

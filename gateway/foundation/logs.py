@@ -32,6 +32,9 @@ _TIME = {"json": "iso", "text": "%Y-%m-%d %H:%M:%S"}
 _TALKATIVE = ("aiohttp", "alembic", "asyncio", "httpcore", "httpcore2", "httpx", "httpx2", "mcp", "uvicorn")
 """Loggers of libraries of the gateway that tell of each request; they are heard from a warning on, or from `debug` on."""
 
+_REPEATING = ("mcp.client.stdio", "mcp.client.streamable_http")
+"""Loggers of libraries that write, with a traceback, what their callers get as an error; they are heard at `debug` alone."""
+
 _encoder = json.JSONEncoder(default=repr)
 _basic_config = logging.basicConfig
 
@@ -131,6 +134,8 @@ def take_over_logging(level: int, handler: logging.Handler) -> None:
     logging.getLogger().setLevel(level)
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(logging.NOTSET if level <= logging.DEBUG else max(level, logging.WARNING))
+    for name in _REPEATING:
+        logging.getLogger(name).setLevel(logging.NOTSET if level <= logging.DEBUG else logging.CRITICAL)
     if threading.excepthook is threading.__excepthook__:
         threading.excepthook = _log_end_of_thread
 

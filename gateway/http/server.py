@@ -31,6 +31,12 @@ class _Server(Server):
 def listen(host: str, port: int) -> socket.socket:
     """A bound socket; port 0 lets the system choose. Raises: OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        is_name = "\0" not in host.encode("idna").decode()
+    except UnicodeError:
+        is_name = False
+    if not is_name:
+        raise OSError("no host can have this name")
     bound = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     if sys.platform == "linux":
         # Accepted connections inherit it. The default is a quarter of an hour.

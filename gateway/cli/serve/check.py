@@ -13,17 +13,18 @@ from typing import TypeAlias
 from gateway.app.approvals import misfits
 from gateway.app.build import build_agent, build_source, build_sources
 from gateway.cli.console.output import ExitCode, Stop, json_text, visible
-from gateway.cli.serve.sources import invalid, load_file, warn
+from gateway.cli.serve.sources import doubts, invalid, load_file, warn
 from gateway.config.agents import AgentConfig
 from gateway.config.dump import dump
-from gateway.config.gateway import GatewayConfig
+from gateway.config.gateway import GatewayConfig, open_listen_problem
 from gateway.config.json_schema import schema
 from gateway.config.plugins import Registry
-from gateway.config.problems import ConfigInvalid, Problem, read_path
+from gateway.config.problems import ConfigInvalid, Problem, display, read_path
 from gateway.config.yaml import read
 from gateway.core.agents import Agent, Agents
 from gateway.engine.tool_sources import AttachedSource, Listing, SourceToolset
 from gateway.foundation.logs import configure_logging
+from gateway.http.server import listen
 from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.capabilities import CanProbe, ProbeReport
 from gateway.ports.tools import ProgramNotStarted, ToolError
@@ -31,6 +32,7 @@ from gateway.ports.tools import ProgramNotStarted, ToolError
 _PRECEDENCE = (ExitCode.UNREACHABLE, ExitCode.NOT_AUTHORISED, ExitCode.CONFIG_INVALID, ExitCode.TRY_AGAIN)
 """The first of these that a probe found is the exit code."""
 _UNREACHABLE = "cannot be used ({detail}); is it running, and is its address right?"
+_UNUSABLE = "cannot be used ({detail}); is it running, and are its settings right?"
 _REFUSED = (
     ExitCode.CONFIG_INVALID,
     "is reachable, but refuses the request ({detail}); check the model and the other settings",
@@ -79,7 +81,7 @@ def check_file(file: Path, *, live: bool, show: bool) -> None:
     problems = asyncio.run(build_problems(str(file), config))
     if problems:
         raise invalid(with_positions(file, problems))
-    warn(config)
+    warn([*doubts(config), *_listening_doubts(config)])
     if show:
         sys.stdout.write(visible(dump(config)))
     # With --print, standard output holds a configuration and nothing else.
@@ -100,6 +102,25 @@ def check_file(file: Path, *, live: bool, show: bool) -> None:
 
 def print_schema() -> None:
     sys.stdout.write(f"{json_text(schema(Registry()), indent=2)}\n")
+
+
+def _listening_doubts(config: GatewayConfig) -> Iterator[Problem]:
+    """What `serve` refuses without an option, and what this machine refuses; another may be meant to run the gateway."""
+    problem = open_listen_problem(config, insecure=False)
+    if problem is not None:
+        yield problem
+    host = config.server.host
+    try:
+        listen(host, 0).close()
+    except OSError as error:
+        yield Problem(
+            None, None, None, "server.host", f"this machine cannot listen on {display(host)}: {bind_failure(error)}"
+        )
+
+
+def bind_failure(error: OSError) -> str:
+    """The reason why an address cannot be bound."""
+    return (error.strerror or str(error)).partition(" (while attempting")[0].lower()
 
 
 async def build_problems(source: str, config: GatewayConfig) -> list[Problem]:
@@ -170,7 +191,7 @@ async def _probe_source(attached: AttachedSource) -> tuple[_Finding, Listing | N
     except ProgramNotStarted as error:
         return (ExitCode.UNREACHABLE, f"cannot be used: {error.detail}"), None
     except ToolError as error:
-        return (ExitCode.UNREACHABLE, _UNREACHABLE.format(detail=error.detail)), None
+        return (ExitCode.UNREACHABLE, _UNUSABLE.format(detail=error.detail)), None
     except Exception as error:  # noqa: BLE001  # a plug-in that breaks must not keep the others from being asked
         return (ExitCode.UNREACHABLE, f"cannot be used: it raised {type(error).__name__}: {error}"), None
     finally:

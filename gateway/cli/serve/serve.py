@@ -17,7 +17,7 @@ import structlog
 from gateway.app.process import serve
 from gateway.cli.console.output import ExitCode, Stop, program, visible
 from gateway.cli.console.parameters import DEFAULT_FILE, ServeOptions
-from gateway.cli.serve.check import build_problems, with_positions
+from gateway.cli.serve.check import bind_failure, build_problems, with_positions
 from gateway.cli.serve.sources import COMMAND_LINE, compose, doubts, invalid, read_composed, read_file, warn
 from gateway.config.gateway import GatewayConfig, open_listen_problem
 from gateway.config.problems import ConfigInvalid, Problem
@@ -70,7 +70,7 @@ def _run(source: _Source, config: GatewayConfig, options: ServeOptions) -> None:
     form = log_format(config.logs.format)
     configure_logging(logging.getLevelNamesMapping()[config.logs.level.upper()], form)
     if form == "text":
-        warn(config)
+        warn(doubts(config))
         file = options.save if options.targets else options.file or DEFAULT_FILE
         announce = partial(_announce, config, file)
     else:
@@ -152,8 +152,9 @@ def cannot_listen(error: OSError, host: str, port: int) -> Stop:
     if error.errno == errno.EADDRINUSE:
         text = f"cannot listen on {where}: another program does; stop it, or choose another port: --port PORT"
         return Stop(ExitCode.UNREACHABLE, text)
-    reason = (error.strerror or str(error)).lower()
-    return Stop(ExitCode.CONFIG_INVALID, f"cannot listen on {where}: {reason}; choose another --host or --port")
+    return Stop(
+        ExitCode.CONFIG_INVALID, f"cannot listen on {where}: {bind_failure(error)}; choose another --host or --port"
+    )
 
 
 def _log_ready(config: GatewayConfig, url: str) -> None:

@@ -119,9 +119,8 @@ def doubts(config: GatewayConfig) -> Iterator[Problem]:
     return warnings(config, os.environ, Registry())
 
 
-def warn(config: GatewayConfig) -> None:
-    """Writes to standard error what is hardly meant as it is written."""
-    for problem in doubts(config):
+def warn(problems: Iterable[Problem]) -> None:
+    for problem in problems:
         sys.stderr.write(visible(f"warning: {problem}\n"))
 
 

@@ -69,6 +69,13 @@ def test_libraries_that_tell_of_each_request_are_heard_from_a_warning_on() -> No
     assert [json.loads(line)["event"] for line in logged(code, "logging.DEBUG")] == ["GET", "late"]
 
 
+def test_a_library_that_logs_what_it_also_raises_is_heard_at_debug_alone() -> None:
+    code = "\ntry: 1 / 0\nexcept ArithmeticError: logging.getLogger('mcp.client.stdio').exception('no message')"
+
+    assert logged(code) == []
+    assert [json.loads(line)["event"] for line in logged(code, "logging.DEBUG")] == ["no message"]
+
+
 def test_a_warning_of_python_and_the_end_of_a_thread_are_lines_too() -> None:
     code = (
         "import threading, warnings; warnings.warn('old\\n{}', stacklevel=1); "

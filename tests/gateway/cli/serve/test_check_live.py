@@ -1,5 +1,7 @@
 """`check --live`: what each backend and source of tools can do."""
 
+import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -7,10 +9,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
 from adapters.tools.http import HttpTool
 from gateway.ports.tools import SourceTool
-from gateway.testing.serving import serve
+from gateway.testing.serving import DROP, serve
 from tests.adapters.raw_server import free_port
 from tests.adapters.tools.served_mcp import ROOT
 from tests.emulators.chat import ChatServer
@@ -285,3 +291,72 @@ async def test_a_source_that_breaks_does_not_keep_the_others_from_being_asked(
     ended = await command_line("check", "--live", "-c", str(file))
     assert (ended.code, ended.out.splitlines()[2:]) == (69, [f"{file}: tools.clock: 1 tool: now"])
     assert ended.err == f"{file}:3:3: tools.order: cannot be used: it raised RuntimeError: broken\n"
+
+
+# --- MCP servers that do not work -------------------------------------------------------------------------------------
+
+PROGRAMS = {
+    "missing": ["no-such-program", "-y"],
+    "ends": [sys.executable, "-c", "pass"],
+    "fails": [sys.executable, "-c", "raise SystemExit('no key is set')"],
+    "prints": [sys.executable, "-c", "print('Welcome!'); print('{}'); print('[1]')"],
+    "chatters": [sys.executable, "-c", "print('Welcome!', flush=True); input(); input(); print('Bye', flush=True)"],
+    "bytes": [sys.executable, "-c", "import os; os.write(1, bytes(range(128, 256)) + b'\\n'); input()"],
+    "sleeps": [sys.executable, "-c", "import time; time.sleep(1000)"],
+    "echoes": ["cat"],
+}
+
+
+async def drop(request: Request) -> Response:
+    request.scope["state"][DROP]()
+    return Response()
+
+
+def answering(answer: Response) -> Callable[[Request], Awaitable[Response]]:
+    async def answered(_: Request) -> Response:
+        return answer
+
+    return answered
+
+
+ANSWERS = {
+    "page": PlainTextResponse("<html>Welcome</html>", media_type="text/html"),
+    "no-json": PlainTextResponse("Welcome", media_type="application/json"),
+    "other-json": JSONResponse({"hello": "world"}),
+    "no-events": PlainTextResponse("data: Welcome\n\n", media_type="text/event-stream"),
+    "empty-events": PlainTextResponse("", media_type="text/event-stream"),
+    "accepted": Response(status_code=202),
+    "forbidden": PlainTextResponse("no", status_code=403),
+    "broken": PlainTextResponse("Traceback (most recent call last)", status_code=500),
+    "elsewhere": Response(status_code=307, headers={"location": "http://127.0.0.1:1/mcp"}),
+}
+
+
+async def test_each_mcp_server_that_does_not_work_is_one_line_and_the_others_are_asked(
+    tmp_path: Path, command_line: CommandLine
+) -> None:
+    ended = asyncio.Event()
+
+    async def hang(_: Request) -> Response:
+        await ended.wait()
+        return Response()
+
+    routes = [Route(f"/{name}", answering(answer), methods=["GET", "POST"]) for name, answer in ANSWERS.items()]
+    routes += [Route("/drops", drop, methods=["GET", "POST"]), Route("/hangs", hang, methods=["GET", "POST"])]
+    (tmp_path / "mine.py").write_text("def now():\n    'The time.'\n    return '12:00'\n")
+    file = tmp_path / "gateway.yaml"
+    async with serve(Starlette(routes=routes)) as url:
+        wrong = {name: f"command: {json.dumps(program)}" for name, program in PROGRAMS.items()}
+        wrong |= {name: f"url: '{url}/{name}'" for name in [*ANSWERS, "drops", "hangs"]}
+        wrong["refused"] = f"url: 'http://127.0.0.1:{free_port()}/mcp'"
+        wrong["nowhere"] = "url: 'http://no-such-host.invalid/mcp'"
+        tools = "".join(f"  {name}: {{type: mcp, timeout: 5s, {how}}}\n" for name, how in wrong.items())
+        file.write_text(f"version: 1\ntools:\n{tools}  clock: {{type: python, ref: './mine.py:now'}}\n{AGENT}")
+        found = await command_line("check", "--live", "-c", str(file))
+        ended.set()
+    assert (found.code, found.out.splitlines()[2:]) == (69, [f"{file}: tools.clock: 1 tool: now"])
+    told = [line for line in found.err.splitlines() if not line.startswith(f"{file}:")]
+    assert [line for line in told if "] tools.output source=" not in line] == []
+    problems = [line.split(": ", 2) for line in found.err.splitlines() if line.startswith(f"{file}:")]
+    assert [path for _, path, _ in problems] == [f"tools.{name}" for name in wrong]
+    assert all(text.startswith("cannot be used") and len(text) < 400 for _, _, text in problems)

@@ -89,6 +89,50 @@ def test_check_warns_on_standard_error_and_passes(folder: Path, call: Call, monk
     )
 
 
+CANNOT = "server.host: this machine cannot listen on"
+OPEN = "can be reached from other machines and auth.mode is none, so anyone could use the agents; "
+
+
+@pytest.mark.parametrize(
+    ("host", "warnings"),
+    [
+        ("0.0.0.0", ["server.public_url: is not given, ", f"server.host: '0.0.0.0' {OPEN}"]),
+        (
+            "192.0.2.1",
+            [
+                f"server.host: '192.0.2.1' {OPEN}",
+                f"{CANNOT} '192.0.2.1': cannot assign requested address",
+            ],
+        ),
+        ("no-such-host.invalid", [f"server.host: 'no-such-host.invalid' {OPEN}", f"{CANNOT} "]),
+        (
+            "ä..b",
+            [f"server.host: 'ä..b' {OPEN}", f"{CANNOT} 'ä..b': no host can have "],
+        ),
+        ("127.0.0.1", []),
+        ("localhost", []),
+    ],
+)
+def test_check_warns_of_an_address_that_serve_refuses(folder: Path, call: Call, host: str, warnings: list[str]) -> None:
+    (folder / "gateway.yaml").write_text(f"{CONFIG}server: {{host: {host!r}}}\n")
+    ended = call("check", "-c", str(folder / "gateway.yaml"))
+    assert (ended.code, ended.out) == (0, f"{folder}/gateway.yaml: ok; agents: echo, other\n")
+    told = [line.removeprefix("warning: ") for line in ended.err.splitlines()]
+    assert [line[: len(begin)] for line, begin in zip(told, warnings, strict=True)] == warnings
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "ä..b"])
+async def test_an_address_where_serve_cannot_listen_is_named(
+    folder: Path, command_line: CommandLine, host: str
+) -> None:
+    file = str(folder / "gateway.yaml")
+    ended = await command_line("serve", "-c", file, "--host", host, "--port", "0", "--insecure", *TEXT)
+    assert (ended.code, ended.out) == (78, "")
+    assert ended.err.startswith(f"cannot listen on {host}:0: ")
+    assert "while" not in ended.err
+    assert ended.err.endswith("; choose another --host or --port\n")
+
+
 async def test_modules_in_the_working_directory_do_not_take_the_place_of_the_gateways(folder: Path) -> None:
     """`python -m` searches the working directory first."""
     (folder / "storage.py").write_text("raise RuntimeError('not the storage of the gateway')\n")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -10,14 +11,14 @@ from pydantic_core import ErrorDetails
 
 from gateway.config import shape
 from gateway.config.agents import AgentConfig
-from gateway.config.gateway import GatewayConfig, GatewaySections
+from gateway.config.gateway import GatewayConfig, GatewaySections, ServerConfig
 from gateway.config.numbers import unusable_numbers
 from gateway.config.overrides import ENVIRONMENT, override_from_environment, override_from_flags
 from gateway.config.problems import ConfigInvalid, KeyPath, Place, Problem, display, path_text
-from gateway.config.settings import NAME
+from gateway.config.settings import NAME, Settings
 from gateway.config.shape import PluginTypes, Section, Shape
 from gateway.config.tools import ToolConfig
-from gateway.config.yaml import Document, References, read
+from gateway.config.yaml import Document, References, read, scalar
 from gateway.core.tools.approval_rules import may_fit
 from gateway.foundation.text import did_you_mean
 
@@ -43,15 +44,30 @@ def load(
     document = read(text, source, References(env, base_dir))
     if document.data is None and not document.unknown:
         document.data = {}
-    document.places.setdefault((), Place(source, value=(1, 1)))
     if isinstance(document.data, dict):
         document.data.setdefault("storage", {})  # the default path is relative to the file, too
-        override_from_environment(document, document.data, env, plugins)
+        override_from_environment(document, document.data, env, partial(Shape, plugins))
         override_from_flags(document, document.data, overrides or {})
     config = _Builder(document, plugins, base_dir).config()
     if config is None:
-        raise ConfigInvalid(sorted(dict.fromkeys(document.all_problems()), key=_order))
+        raise _refusal(document)
     return config
+
+
+class _ServerSection(Settings):
+    server: ServerConfig = ServerConfig()
+
+
+def load_server(document: Document, plugins: PluginTypes, base_dir: Path) -> ServerConfig:
+    """The section of a document of `listening.read_server`. Raises: ConfigInvalid with every problem of the section."""
+    server = _Builder(document, plugins, base_dir).server()
+    if server is None:
+        raise _refusal(document)
+    return server
+
+
+def _refusal(document: Document) -> ConfigInvalid:
+    return ConfigInvalid(sorted(dict.fromkeys(document.all_problems()), key=_order))
 
 
 def _order(problem: Problem) -> tuple[bool, int, int, str, str]:
@@ -66,12 +82,11 @@ class _Builder:
         self._plugins = plugins
         self._shape = Shape(plugins, document.data)
         self._base_dir = base_dir
+        document.places.setdefault((), Place(document.source, value=(1, 1)))
 
     def config(self) -> GatewayConfig | None:
-        data = self._document.data
-        if not isinstance(data, dict):
-            if not self._document.unknown:
-                self._add_problem((), "the file must be a mapping that begins with `version: 1`")
+        data = self._mapping()
+        if data is None:
             return None
         sections = self._fit(
             GatewaySections, {key: value for key, value in data.items() if key not in shape.SECTIONS}, ()
@@ -81,6 +96,21 @@ class _Builder:
         if self._document.all_problems() or sections is None:
             return None
         return GatewayConfig(**dict(sections), tools=tools, agents=agents)
+
+    def server(self) -> ServerConfig | None:
+        data = self._mapping()
+        if data is None:
+            return None
+        found = self._fit(_ServerSection, {key: data[key] for key in _ServerSection.model_fields if key in data}, ())
+        return None if found is None or self._document.all_problems() else found.server
+
+    def _mapping(self) -> dict[str, object] | None:
+        data = self._document.data
+        if isinstance(data, dict):
+            return data
+        if not self._document.unknown:
+            self._add_problem((), "the file must be a mapping that begins with `version: 1`")
+        return None
 
     def _tools(self, tools: object) -> dict[str, ToolConfig]:
         if isinstance(tools, dict):
@@ -170,6 +200,7 @@ class _Builder:
         The context for the model of a type: `base_dir`, and the `name` of the entry.
         """
         context = {"base_dir": self._base_dir, "name": name}
+        read_again: set[KeyPath] = set()
         while True:
             try:
                 fitted = model.model_validate_json(json.dumps(data), strict=True, context=context)
@@ -177,8 +208,12 @@ class _Builder:
                 misfits = [self._misfit(error, data, path) for error in invalid.errors(include_url=False)]
             else:
                 return None if self._has_unusable_numbers(data, path) else fitted
-            if not _read_as_text(misfits, data, path):
+            other = {misfit.path: value for misfit in misfits if (value := _other_reading(misfit)) is not None}
+            if other.keys() <= read_again:
                 break
+            read_again |= other.keys()
+            for place, value in other.items():
+                _put(data, place[len(path) :], value)
         words: dict[KeyPath, tuple[shape.Misfit, list[str]]] = {}
         for misfit in misfits:
             if not _is_consequence(misfit):
@@ -240,19 +275,23 @@ def _is_consequence(misfit: shape.Misfit) -> bool:
     return False
 
 
-def _read_as_text(misfits: Iterable[shape.Misfit], data: dict[str, object], start: KeyPath) -> bool:
-    """Turns values from outside the file back into text where text is required: an API key of digits stays text.
+def _other_reading(misfit: shape.Misfit) -> object:
+    """A value from outside the file in the type that is required, None where it has no other: an API key of digits stays
+    text, and a port is a number also where its `${...}` stands in quotes, as it has to inside { } and [ ]."""
+    place = misfit.place
+    if place is None or not place.text or (place.reference is None and place.file != ENVIRONMENT):
+        return None
+    match misfit.error["type"]:
+        case "string_type":
+            return place.text
+        case "int_type" | "float_type" | "bool_type" if place.quoted:
+            value = scalar(place.text)
+            return None if isinstance(value, str) else value
+    return None
 
-    Returns whether any value changed.
-    """
-    changed = False
-    for misfit in misfits:
-        place = misfit.place
-        outside = place is not None and (place.reference is not None or place.file == ENVIRONMENT)
-        if misfit.error["type"] == "string_type" and place is not None and outside and place.text:
-            holder: Any = data
-            for key in misfit.path[len(start) : -1]:
-                holder = holder[key]
-            holder[misfit.path[-1]] = place.text
-            changed = True
-    return changed
+
+def _put(data: dict[str, object], path: KeyPath, value: object) -> None:
+    holder: Any = data
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = value

@@ -1,10 +1,10 @@
 """Values that override the file: environment variables, then flags of the command line. Law: the last one wins, and a wrong
-one is a problem with the name of its variable or flag."""
+one is a problem with the name of its variable or flag; imports no models, as `files`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 
 from gateway.config.problems import ConfigInvalid, KeyPath, Place, Problem, path_text
-from gateway.config.shape import SECTIONS, PluginTypes, Shape
 from gateway.config.yaml import Document, is_well_formed, read, scalar
 
 ENVIRONMENT = "environment"
@@ -13,9 +13,22 @@ _PREFIX = "A2A_GATEWAY__"
 _SHORT_PREFIX = _PREFIX.removesuffix("_")
 
 
+class Keys(Protocol):
+    """The keys of a configuration."""
+
+    def keys(self, path: KeyPath) -> tuple[str, ...]:
+        """Keys that a mapping at this path may have; none where it may have any."""
+        ...
+
+    def holds_entries(self, path: KeyPath) -> bool:
+        """Whether the operator chooses the keys of the mapping at this path."""
+        ...
+
+
 def override_from_environment(
-    document: Document, data: dict[str, object], env: Mapping[str, str], plugins: PluginTypes
+    document: Document, data: dict[str, object], env: Mapping[str, str], keys_of: Callable[[object], Keys]
 ) -> None:
+    """`keys_of` gives the keys that the data may have."""
     taken: dict[KeyPath, str] = {}
     for variable in sorted(env):
         if not variable.upper().startswith(_PREFIX):
@@ -24,7 +37,7 @@ def override_from_environment(
         if not all(segments):
             _add_problem(document, ENVIRONMENT, variable, f"names no setting; write it like {_PREFIX}SERVER__PORT")
             continue
-        shape = Shape(plugins, data)
+        shape = keys_of(data)
         path = _named_path(segments, data, shape)
         unusable = _why_unusable(segments, path, env[variable], data, shape)
         if unusable is not None:
@@ -38,7 +51,7 @@ def override_from_environment(
         _put(document, data, path, _environment_value(env[variable]), place)
 
 
-def _why_unusable(segments: list[str], path: KeyPath, value: str, data: object, shape: Shape) -> str | None:
+def _why_unusable(segments: list[str], path: KeyPath, value: str, data: object, shape: Keys) -> str | None:
     """The problem of a variable that is written for no setting, or has no value."""
     meant = None if _is_setting(path, shape) else _meant_path("_".join(segments), data, shape)
     if meant is not None:
@@ -46,20 +59,19 @@ def _why_unusable(segments: list[str], path: KeyPath, value: str, data: object, 
     return None if value.strip() else "is empty; give it a value (null for none), or remove it"
 
 
-def misspelled_variables(env: Mapping[str, str], data: Mapping[str, object], plugins: PluginTypes) -> dict[str, str]:
-    """Variables that set nothing, because one `_` stands where two belong, by the names that would. `data` is the file.
+def misspelled_variables(env: Mapping[str, str], data: object, shape: Keys) -> Iterator[Problem]:
+    """Variables that set nothing, because one `_` stands where two belong. `data` is the file.
 
     They are no error: a cluster gives variables such as A2A_GATEWAY_SERVER_PORT to every process beside a service.
     """
-    found = {}
     for variable in sorted(env):
         name = variable.upper()
         if name.startswith(_SHORT_PREFIX) and not name.startswith(_PREFIX):
-            path = _meant_path(variable[len(_SHORT_PREFIX) :], data, Shape(plugins, data))
+            path = _meant_path(variable[len(_SHORT_PREFIX) :], data, shape)
             # The one setting of the file's first level is its version, and A2A_GATEWAY_VERSION may be the program's.
             if path is not None and len(path) > 1:
-                found[variable] = _variable(path)
-    return found
+                message = f"sets nothing; did you mean {_variable(path)}?"
+                yield Problem(ENVIRONMENT, None, None, variable, message)
 
 
 def _add_problem(document: Document, file: str, name: str, message: str) -> None:
@@ -77,7 +89,7 @@ def _environment_value(text: str) -> object:
     return text if document.all_problems() else document.data
 
 
-def _named_path(segments: list[str], data: object, shape: Shape) -> KeyPath:
+def _named_path(segments: list[str], data: object, shape: Keys) -> KeyPath:
     """The setting that a variable names, in any case and with `_` for `-`; keys of the file come before those of the models."""
     path: tuple[str, ...] = ()
     for segment in segments:
@@ -85,18 +97,18 @@ def _named_path(segments: list[str], data: object, shape: Shape) -> KeyPath:
         present = list(data) if isinstance(data, dict) else []
         key = next((known for known in (*present, *shape.keys(path)) if _form(known) == form), None)
         if key is None:
-            key = form.replace("_", "-") if len(path) == 1 and path[0] in SECTIONS else segment.lower()
+            key = form.replace("_", "-") if shape.holds_entries(path) else segment.lower()
         data = data.get(key) if isinstance(data, dict) else None
         path = (*path, key)
     return path
 
 
-def _is_setting(path: KeyPath, shape: Shape) -> bool:
+def _is_setting(path: KeyPath, shape: Keys) -> bool:
     """Whether each key may stand where it does. Where the models name no keys, any may."""
     return all(not (keys := shape.keys(path[:depth])) or key in keys for depth, key in enumerate(path))
 
 
-def _meant_path(name: str, data: object, shape: Shape, above: KeyPath = ()) -> KeyPath | None:
+def _meant_path(name: str, data: object, shape: Keys, above: KeyPath = ()) -> KeyPath | None:
     """The setting whose keys make this name when they are joined by `_`, None where there is none."""
     form = _form(name).lstrip("_")
     present = list(data) if isinstance(data, dict) else []

@@ -34,12 +34,15 @@ _KEY_LENGTH = 32
 LONGEST = 36500 * 86400
 """Seconds of the longest duration: a time so far from now has four digits for its year."""
 
+LARGEST = 999_999_999 * 2**30
+"""Bytes of the largest size, which is far below what 64 bits count."""
+
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _BYTES = {"B": 1, "kB": 1000, "KB": 1000, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h|d)")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]{1,3})?)(ms|s|m|h|d)")
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _MEDIA_TYPE = re.compile(r"[^/\s;,]+/[^/\s;,]+")
-_SIZE = re.compile(r"([0-9]{1,9})(B|kB|KB|MB|GB|KiB|MiB|GiB)")
+_SIZE = re.compile(r"([0-9]+)(B|kB|KB|MB|GB|KiB|MiB|GiB)")
 
 
 def duration(text: str) -> float:
@@ -65,6 +68,8 @@ def size(text: str) -> int:
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ValueError("must be a size such as 512B, 64KiB, 8MiB or 10MB")
+    if float(match[1]) * _BYTES[match[2]] > LARGEST:
+        raise ValueError(f"must be at most {size_text(LARGEST)}")
     return int(match[1]) * _BYTES[match[2]]
 
 

@@ -64,6 +64,10 @@ class Shape:
         names = [name for model in self._models(path) for name in fields(model)]
         return tuple(dict.fromkeys(names))
 
+    def holds_entries(self, path: KeyPath) -> bool:
+        """Whether the operator chooses the keys of the mapping at this path."""
+        return len(path) == 1 and path[0] in SECTIONS
+
     def suggestion(self, path: KeyPath, word: str) -> str | None:
         """The key that an unknown one probably means: a similar one here, or the same one a level below."""
         known = self.keys(path)
@@ -237,6 +241,8 @@ def _found(misfit: Misfit, shape: Shape) -> str:
 
 def _remedy(misfit: Misfit, kind: str, context: dict[str, Any]) -> str:
     value, place = misfit.value, misfit.place
+    if isinstance(value, dict) and list(value.values()) == [None]:
+        return "; a variable is written as ${NAME}"
     if _LIMITS & context.keys() and (unit := _unit(value)) is not None:
         return f"; the units are {unit[1]}"
     match kind:

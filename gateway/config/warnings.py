@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 
 from gateway.config.gateway import GatewayConfig
-from gateway.config.overrides import ENVIRONMENT, misspelled_variables
+from gateway.config.overrides import misspelled_variables
 from gateway.config.problems import Problem
-from gateway.config.shape import PluginTypes
+from gateway.config.shape import PluginTypes, Shape
 
 
 def warnings(config: GatewayConfig, env: Mapping[str, str], plugins: PluginTypes) -> Iterator[Problem]:
@@ -22,8 +22,7 @@ def warnings(config: GatewayConfig, env: Mapping[str, str], plugins: PluginTypes
         name: {key: {"type": entry.type} for key, entry in section.items()}
         for name, section in (("agents", config.agents), ("tools", config.tools))
     }
-    for variable, meant in misspelled_variables(env, entries, plugins).items():
-        yield Problem(ENVIRONMENT, None, None, variable, f"sets nothing; did you mean {meant}?")
+    yield from misspelled_variables(env, entries, Shape(plugins, entries))
 
 
 def _is_unspecified(host: str) -> bool:

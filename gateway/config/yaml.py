@@ -39,11 +39,12 @@ _SYNTAX = (
         "expected <block end>",
         "this line is indented differently from its neighbours, or a quote or bracket is not closed",
     ),
-    ("expected ',' or", "a comma or the closing bracket is missing; inside { } and [ ] put ${...} in quotes"),
+    ("expected ',' or", "a comma or the closing bracket is missing"),
     ("expected the node content", "a value is missing here, or a bracket before it is not closed"),
     ("found unexpected end of stream", "a quote is not closed before the end of the file"),
     ("but found another document", "a second document begins here; the file must hold only one"),
 )
+_BARE_REFERENCE = 'inside { } and [ ] YAML reads the brace of ${...} as a mapping; put the value in quotes: "${...}"'
 
 
 def scalar(text: str) -> object:
@@ -176,8 +177,10 @@ def _compose(text: str, source: str) -> yaml.Node | None:
         raise _broken(source, mark, message) from error
     except yaml.MarkedYAMLError as error:
         at = error.problem_mark or error.context_mark
-        text = f"{error.problem or ''} {error.context or ''}"
-        words = next((words for fragment, words in _SYNTAX if fragment in text), error.problem or error.context)
+        said = f"{error.problem or ''} {error.context or ''}"
+        words = next((words for fragment, words in _SYNTAX if fragment in said), error.problem or error.context)
+        if at is not None and text[max(at.index - 1, 0) : at.index + 1] == "${":
+            words = _BARE_REFERENCE
         raise _broken(source, (at.line + 1, at.column + 1) if at else None, f"not valid YAML: {words}") from error
 
 

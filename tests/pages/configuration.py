@@ -41,6 +41,7 @@ agents:
 
 - Unknown keys are errors.
 - `${VAR}`, `${VAR:-default}` and `${file:path}` may stand in any value; `$${` is a literal `${`. Secrets belong there.
+  Inside { } and [ ] the value stands in quotes, as above: YAML reads a bare brace as a mapping. It may still be a number.
   An empty variable or file is an error, so that no key is forgotten in silence; `${VAR:-}` says that there need be none.
 - A **duration** is written `500ms`, `30s`, `15m`, `1h` or `7d`; a **size** `512B`, `64KiB`, `8MiB` or `10MB`. Paths are
   relative to the file.

@@ -42,15 +42,27 @@ def gateway(host: str) -> GatewayConfig:
     return GatewayConfig(version=1, server=ServerConfig(host=host), agents={"a": agent})
 
 
-@pytest.mark.parametrize("text", ["", "30", "s", "-1s", "1 s", "1h30m", "1.2345s", "PT30S", "30S", "1w", "9999999999s"])
+@pytest.mark.parametrize("text", ["", "30", "s", "-1s", "1 s", "1h30m", "1.2345s", "PT30S", "30S", "1w", "1e400s"])
 def test_a_text_that_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a duration such as 500ms, 30s, 15m, 1h or 7d"):
         duration(text)
 
 
-@pytest.mark.parametrize("text", ["", "8", "MB", "-1MB", "8 MB", "1.5MiB", "8mb", "8M", "9999999999B"])
+@pytest.mark.parametrize("text", ["", "8", "MB", "-1MB", "8 MB", "1.5MiB", "8mb", "8M", "1e400B"])
 def test_a_text_that_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a size such as 512B, 64KiB, 8MiB or 10MB"):
+        size(text)
+
+
+@pytest.mark.parametrize("text", ["36501d", "9999999999s", "9" * 400 + "ms", "0" * 5000 + "9" * 40 + "h"])
+def test_a_duration_that_is_too_long_is_refused_with_the_longest_one(text: str) -> None:
+    with pytest.raises(ValueError, match="must be at most 36500d"):
+        duration(text)
+
+
+@pytest.mark.parametrize("text", ["1000000000GiB", "9" * 400 + "B", "9" * 5000 + "kB"])
+def test_a_size_that_is_too_large_is_refused_with_the_largest_one(text: str) -> None:
+    with pytest.raises(ValueError, match="must be at most 999999999GiB"):
         size(text)
 
 

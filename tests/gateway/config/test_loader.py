@@ -349,6 +349,27 @@ def test_a_wrong_value_from_a_variable_names_the_variable() -> None:
     )
 
 
+def test_a_reference_in_quotes_may_be_a_number_as_inside_braces_it_has_to_be_in_quotes() -> None:
+    sections = "server: {port: '${PORT}'}\nstorage: {auto_migrate: '${MIGRATE:-false}'}\n"
+    text = f"{HEAD}{sections}{AGENT}    temperature: '${{T}}'"
+    config = loaded(text, {"PORT": "8081", "T": "0.5"})
+    assert (config.server.port, config.storage.auto_migrate, settings(config).temperature) == (8081, False, 0.5)
+    assert refusal(text, {"PORT": "eight", "T": "warm"}).splitlines() == [
+        "gateway.yaml:2:16: server.port: must be a whole number, not 'eight' (from ${PORT})",
+        "gateway.yaml:8:18: agents.support.temperature: must be a number, not 'warm' (from ${T})",
+    ]
+    assert refusal(text, {"PORT": "80.5", "T": "1"}) == (
+        "gateway.yaml:2:16: server.port: must be a whole number, not 80.5 (from ${PORT})"
+    )
+
+
+@pytest.mark.parametrize(("line", "wanted"), [("api_key: {OPENAI_API_KEY}", "text"), ("temperature: {T}", "a number")])
+def test_a_variable_without_its_dollar_is_no_mapping(line: str, wanted: str) -> None:
+    found = refusal(f"{FILE}    {line}")
+    assert f": must be {wanted}" in found
+    assert found.endswith("; a variable is written as ${NAME}")
+
+
 def test_all_problems_come_at_once_in_the_order_of_the_file_then_those_of_variables_and_flags() -> None:
     text = f"{FILE}    api_key: ${{KEY}}\nserver: {{prot: 1}}\nlimits: {{parts: 0}}"
     env = {"A2A_GATEWAY__LIMITS__STREAMS": "many", "A2A_GATEWAY__STORAGE__URI": "x"}

@@ -47,10 +47,25 @@ SYNTAX = {
     "reference between braces": (
         "{a: ${B}}",
         (
-            "gateway.yaml:1:6: not valid YAML: a comma or the closing bracket is missing; "
-            "inside { } and [ ] put ${...} in quotes"
+            "gateway.yaml:1:6: not valid YAML: inside { } and [ ] YAML reads the brace of ${...} as a mapping; "
+            'put the value in quotes: "${...}"'
         ),
     ),
+    "reference between brackets": (
+        "a:\n  b: [x, http://${B}:80]",
+        (
+            "gateway.yaml:2:18: not valid YAML: inside { } and [ ] YAML reads the brace of ${...} as a mapping; "
+            'put the value in quotes: "${...}"'
+        ),
+    ),
+    "reference in braces": (
+        "a: {${B:-x}}",
+        (
+            "gateway.yaml:1:6: not valid YAML: inside { } and [ ] YAML reads the brace of ${...} as a mapping; "
+            'put the value in quotes: "${...}"'
+        ),
+    ),
+    "comma missing": ("{a: b c: d}", "gateway.yaml:1:8: not valid YAML: a comma or the closing bracket is missing"),
     "unknown alias": ("a: *x", "gateway.yaml:1:4: not valid YAML: found undefined alias 'x'"),
     "too deep": ("[" * 5000, "gateway.yaml:1:101: not valid YAML: values are nested deeper than 100 levels"),
 }

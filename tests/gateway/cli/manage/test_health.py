@@ -117,7 +117,103 @@ def test_a_configuration_without_an_address_is_reported(
 
 def test_a_named_configuration_has_to_be_there(call: Call, folder: Path) -> None:
     ended = call("health", "-c", "none.yaml")
-    assert (ended.code, ended.err) == (78, "the file none.yaml cannot be read: no such file or directory\n")
+    problem = "the file none.yaml cannot be read: no such file or directory"
+    remedy = "name another with -c FILE, or the address of the gateway with -u URL"
+    assert (ended.code, ended.err) == (78, f"{problem}; {remedy}\n")
+
+
+@pytest.mark.parametrize(
+    ("server", "variables"),
+    [
+        ("server: {port: 70000}", {}),
+        ("server: {port: -1, host: ''}", {}),
+        ("server: {port: 80.5}", {}),
+        ("server: {port: '80'}", {}),
+        ("server: {port: }", {}),
+        ("server: {port: [1], host: {a: 1}}", {}),
+        ("server: {host: 5}", {}),
+        ("server: [1]", {}),
+        ("server: 8080", {}),
+        ("server:", {}),
+        ("server: '${NOT_SET}'", {}),
+        ("server: {host: !own x}", {}),
+        ("server: {port: 1}\nserver: {port: 2}", {}),
+        ("", {"A2A_GATEWAY__SERVER__PORT": "70000"}),
+        ("", {"A2A_GATEWAY__SERVER__PORT": "many"}),
+        ("", {"A2A_GATEWAY__SERVER__PORT": " "}),
+        ("", {"A2A_GATEWAY__SERVER_PORT": "1"}),
+        ("", {"A2A_GATEWAY__SERVER": "1"}),
+        ("server: 1", {"A2A_GATEWAY__SERVER__PORT": "1"}),
+        ("", {"A2A_GATEWAY__SERVER__PORT": "1", "a2a_gateway__server__port": "2"}),
+    ],
+)
+def test_a_server_section_that_serve_refuses_is_reported_in_its_words(
+    call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch, server: str, variables: dict[str, str]
+) -> None:
+    agent = "agents: {a: {type: python, ref: 'gateway.cli.demo.agent:reply'}}"
+    (folder / "gateway.yaml").write_text(f"version: 1\n{agent}\n{server}\n")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    ended = call("health")
+    assert (ended.code, ended.out) == (78, "")
+    assert ended.err == call("check").err
+    assert ended.err
+
+
+@pytest.mark.parametrize("text", ["- a", "port: ["])
+def test_a_file_that_is_no_configuration_is_reported_in_the_words_of_serve(call: Call, folder: Path, text: str) -> None:
+    (folder / "gateway.yaml").write_text(text)
+    ended = call("health")
+    assert (ended.code, ended.err) == (78, call("check").err)
+
+
+def test_a_folder_is_no_configuration(call: Call, folder: Path) -> None:
+    (folder / "gateway.yaml").mkdir()
+    ended = call("health")
+    assert (ended.code, ended.err.partition(";")[0]) == (78, "the file gateway.yaml cannot be read: is a directory")
+
+
+@pytest.mark.parametrize(
+    ("server", "variables"),
+    [
+        ("", {"A2A_GATEWAY__SERVER": "{{port: {}}}"}),
+        ("server: {{port: '${{P}}'}}", {"P": "{}"}),
+        ("server: {{port: {}, host: localhost}}", {}),
+    ],
+)
+async def test_every_way_to_say_where_it_listens_is_read(
+    command_line: CommandLine,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    server: str,
+    variables: dict[str, str],
+) -> None:
+    async with serve(app) as url:
+        port = urlsplit(url).port
+        (folder / "gateway.yaml").write_text(f"version: 1\n{server.format(port)}\n")
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value.format(port))
+        ended = await command_line("health", "--live")
+    assert (ended.code, ended.err) == (0, "")
+
+
+def test_a_variable_that_sets_nothing_is_named_as_serve_does(
+    call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A2A_GATEWAY_SERVER__PORT", "1")
+    (folder / "gateway.yaml").write_text("server: {port: 1}\n")
+    ended = call("health")
+    warning = "environment: A2A_GATEWAY_SERVER__PORT: sets nothing; did you mean A2A_GATEWAY__SERVER__PORT?"
+    assert ended.err.splitlines()[0] == f"warning: {warning}"
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64, "[::1]", "no-such-host.invalid"])
+def test_a_host_that_cannot_be_is_unreachable(call: Call, folder: Path, host: str) -> None:
+    (folder / "gateway.yaml").write_text(f"server: {{host: '{host}'}}\n")
+    ended = call("health")
+    assert (ended.code, ended.out) == (69, "")
+    assert "/readyz cannot be reached: " in ended.err
+    assert "codec" not in ended.err
 
 
 def test_health_imports_neither_client_nor_models(folder: Path) -> None:

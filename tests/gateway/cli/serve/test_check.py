@@ -75,7 +75,7 @@ WRONG = {
     ),
     "bracket left open": (
         "version: 1\nagents: {a: {type: python}\n",
-        "3:1: not valid YAML: a comma or the closing bracket is missing; inside { } and [ ] put ${...} in quotes",
+        "3:1: not valid YAML: a comma or the closing bracket is missing",
     ),
     "no version": (f"agents:\n{AGENT}", "1:1: version: is required, but missing (version of this file's format: 1)"),
     "misspelled section": (

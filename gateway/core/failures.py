@@ -57,6 +57,12 @@ Refused = Literal["message", "tool-result"]
 REFUSED = "refused"
 """The key of the metadata that says that content was refused; its value is a `Refused`."""
 
+FINISH = "finishReason"
+"""The key of the metadata with the backend's reason for an answer that is not whole."""
+
+GAP = "contextGap"
+"""The key of the metadata that says that the backend does not know the answer; its value is the reason."""
+
 _CONTENTS: dict[Refused, str] = {"message": "this message", "tool-result": "the result of a tool"}
 
 _REASONS: dict[str, str] = {

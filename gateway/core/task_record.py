@@ -11,7 +11,7 @@ from gateway.a2a import model
 from gateway.a2a.model import Artifact, Message, Task
 from gateway.a2a.tool_calls import URI
 from gateway.core import usage
-from gateway.core.failures import REFUSED
+from gateway.core.failures import FINISH, GAP, REFUSED
 from gateway.ledger.events import Update, logged
 from gateway.ledger.tasks import StoredArtifact, TurnRecord
 
@@ -190,14 +190,14 @@ def assemble(
         status=status,
         artifacts=(_merged(outputs) or None) if artifacts else None,
         history=tuple(history) or None,
-        metadata=(usage_metadata(outputs) | _refusal(status)) or None,
+        metadata=(usage_metadata(outputs) | _end(status)) or None,
     )
 
 
-def _refusal(status: model.TaskStatus) -> dict[str, model.Json]:
-    """Says that the backend refused the content of the last turn, after which a task never continues."""
+def _end(status: model.TaskStatus) -> dict[str, model.Json]:
+    """How the last turn ended, after which a task never continues: what the event of its end says in the same place."""
     told = status.message.metadata if status.message is not None else None
-    return {REFUSED: told[REFUSED]} if told is not None and REFUSED in told else {}
+    return {name: told[name] for name in (REFUSED, FINISH, GAP) if name in told} if told else {}
 
 
 # --- answers that are repeated as a whole, which replaces what was streamed of them

@@ -184,6 +184,7 @@ async def test_25_a_tolerated_answer_without_a_handle_leaves_a_gap_that_can_be_s
     read = events(await frames(await core.stream("2", context="c")))
     assert read[-1].status_update is not None
     assert read[-1].status_update.metadata == {"contextGap": "backend-state-lost"}
+    assert (await core.get(read[-1].status_update.task_id)).metadata == {"contextGap": "backend-state-lost"}
     assert query(core.path, "SELECT status, failure_class FROM turn ORDER BY number") == [
         ("completed", None),
         ("completed", "backend-state-lost"),

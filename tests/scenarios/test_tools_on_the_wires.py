@@ -239,7 +239,9 @@ async def test_the_calls_of_an_answer_that_is_not_whole_do_not_run_and_the_conve
     first = await wire.say("weather?")
     assert (first.status.state, shown(first), wire.tool.asked) == (TaskState.COMPLETED, "Let me check.", [])
     assert first.status.message is not None
-    assert (first.status.message.metadata or {})["finishReason"] in ("max_output_tokens", "length")
+    reason = (first.status.message.metadata or {})["finishReason"]
+    assert reason in ("max_output_tokens", "length")
+    assert (first.metadata or {})["finishReason"] == reason
     wire.server.script = in_rounds([Say("Hello")])
     assert shown(await wire.say("and now?", first)) == "Hello"
     assert len(wire.bodies()) == 2

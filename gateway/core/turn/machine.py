@@ -11,6 +11,8 @@ from gateway.a2a.errors import echo
 from gateway.a2a.model import Json, Message, Part, TaskState
 from gateway.a2a.tool_calls import Phase
 from gateway.core.failures import (
+    FINISH,
+    GAP,
     HANDLE_MISSING,
     OWNER_CONFLICT,
     REFUSED,
@@ -36,6 +38,10 @@ from gateway.ports.adapter import AdapterError, ErrorClass, TextDelta
 from gateway.ports.conversation import AssistantItem, CallItem, OutputItem, Ownership, StorageOwner
 from gateway.ports.tools import ConsentPage
 
+_LACKS = {
+    FINISH: "The answer is not whole: {}.",
+    GAP: "The agent's backend did not say how to continue from this answer; the next message continues from before it.",
+}
 _REBUILT = "The agent's backend had lost this conversation; it was told again from the gateway's record."
 
 
@@ -332,23 +338,23 @@ class TurnMachine:
             return
         status = TurnStatus.REJECTED if event.ending is adapter.Ending.REJECTED else TurnStatus.COMPLETED
         self._enter(status)
-        reason: dict[str, Json] = {"finishReason": event.finish} if event.finish else {}
-        message = self._final_message(event, reason)
         gap = HANDLE_MISSING if missing else None
-        metadata = reason | {"contextGap": gap} if gap else reason
-        out.append(commands.EndTurn(status, TaskState[ending.name], message, gap, metadata or None))
+        lacks = {name: why for name, why in ((FINISH, event.finish), (GAP, gap)) if why}
+        message = self._final_message(event, lacks)
+        out.append(commands.EndTurn(status, TaskState[ending.name], message, gap, lacks or None))
 
-    def _final_message(self, event: adapter.CallCompleted, reason: dict[str, Json]) -> Message | None:
-        """The message of the status that ends the turn: all that a caller sees who did not follow the turn."""
+    def _final_message(self, event: adapter.CallCompleted, lacks: dict[str, Json]) -> Message | None:
+        """The message of the status that ends the turn, with what the answer lacks: all that a caller sees who did not follow
+        the turn."""
         if event.message:
-            return self._output.message(event.message, reason or None)
+            return self._output.message(event.message, lacks or None)
         if self._consents:
             links = tuple(self._consents.values())
             parts, metadata = prompts.consent_prompt(links, f"request_{self.clock.new_id()}")
-            return self._output.message(parts, {tool_calls.URI: {"consent": metadata}})
-        if reason:
-            note = Part(text=f"The answer is not whole: {echo(event.finish)}.", metadata=NOTE)
-            return self._output.message((note,), reason)
+            return self._output.message(parts, {tool_calls.URI: {"consent": metadata}} | lacks)
+        if lacks:
+            notes = (_LACKS[name].format(echo(why)) for name, why in lacks.items())
+            return self._output.message(tuple(Part(text=note, metadata=NOTE) for note in notes), lacks)
         return None
 
     def _conflict(self, event: adapter.CallCompleted) -> commands.OwnershipConflict | None:

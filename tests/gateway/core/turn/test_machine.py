@@ -45,6 +45,7 @@ from gateway.ports.adapter import (
     ArtifactReady,
     CallCompleted,
     CallStarted,
+    ConsentAsked,
     DirectReply,
     Ending,
     ErrorClass,
@@ -496,8 +497,16 @@ def test_a_completed_call_without_a_handle_fails_where_the_backend_keeps_the_con
 
 
 def test_a_completed_call_without_a_handle_can_be_tolerated_with_a_gap() -> None:
-    gap = EndTurn(TurnStatus.COMPLETED, TaskState.COMPLETED, None, HANDLE_MISSING, {"contextGap": HANDLE_MISSING})
-    assert play(turn(BR, tolerate_missing_handle=True), TextDelta("ok"), DONE)[1:] == [closes(text("ok")), gap]
+    closing, end = play(turn(BR, tolerate_missing_handle=True), TextDelta("ok"), DONE)[1:]
+    assert closing == closes(text("ok"))
+    assert isinstance(end, EndTurn)
+    assert (end.state, end.failure, end.metadata) == (
+        TaskState.COMPLETED,
+        HANDLE_MISSING,
+        {"contextGap": HANDLE_MISSING},
+    )
+    assert end.message is not None
+    assert end.message.metadata == end.metadata
 
 
 def test_the_answer_to_an_open_call_of_a_tolerated_gap_is_not_sent_on_a_chain_without_the_call() -> None:
@@ -600,6 +609,14 @@ def test_a_refusal_that_says_why_in_words_of_its_own_keeps_them() -> None:
     assert isinstance(end, EndTurn)
     assert end.message is not None
     assert (end.message.parts, end.message.metadata) == ((Part(text="I may not."),), {"finishReason": "content_filter"})
+
+
+def test_an_answer_that_waits_for_consent_says_why_it_is_not_whole() -> None:
+    end = play(turn(), ConsentAsked("https://a.example"), CallCompleted(finish="length"))[-1]
+    assert isinstance(end, EndTurn)
+    assert end.message is not None
+    assert (end.state, end.metadata) == (TaskState.AUTH_REQUIRED, {"finishReason": "length"})
+    assert (end.message.metadata or {})["finishReason"] == "length"
 
 
 # --- bare messages ---

@@ -29,6 +29,7 @@ from adapters.python.reference import FunctionSettings
 from adapters.python.tool import PythonToolSettings, ToolService
 from adapters.python.worker import Run, Service, Worker, escaped
 from gateway.foundation.clock import Clock
+from gateway.foundation.forks import keep_from_copies
 from gateway.foundation.logs import take_over_logging
 from gateway.ports.tools import SourceTool
 
@@ -41,7 +42,7 @@ class Outbox:
     """Writes lines to the parent in a thread of its own, because the event loop may be blocked. May be used in any thread."""
 
     def __init__(self, fd: int) -> None:
-        self._fd = fd
+        self.fd = fd
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="python outbox", daemon=True)
         self._thread.start()
@@ -68,7 +69,7 @@ class Outbox:
             data = memoryview(b"\n".join(lines))
             with suppress(OSError):  # the parent is gone
                 while data:
-                    data = data[os.write(self._fd, data) :]
+                    data = data[os.write(self.fd, data) :]
             if line is None:
                 return
 
@@ -80,15 +81,21 @@ def _is_plain(value: object) -> bool:
 class Function:
     """The function of this process, once the parent has named it. A GatewayPort."""
 
-    def __init__(self, thread: LoopThread, under_way: set[Run], outbox: Outbox) -> None:
+    def __init__(self, thread: LoopThread, under_way: set[Run], outbox: Outbox, incoming: int) -> None:
         self._thread = thread
         self._outbox = outbox
+        self._incoming = incoming
         self._under_way = under_way
         self._worker: Worker | None = None
+        keep_from_copies(self)
 
-    async def listen(self, fd: int) -> None:
-        lines = wire.Lines(self._received, self._closed)
-        await asyncio.get_running_loop().connect_read_pipe(lambda: lines, os.fdopen(fd, "rb", buffering=0))
+    def descriptors(self) -> tuple[int, int]:
+        """Of its pipes."""
+        return self._incoming, self._outbox.fd
+
+    async def listen(self) -> None:
+        lines, pipe = wire.Lines(self._received, self._closed), os.fdopen(self._incoming, "rb", buffering=0)
+        await asyncio.get_running_loop().connect_read_pipe(lambda: lines, pipe)
 
     def value(self, number: int, value: object) -> None:
         self._outbox.post(wire.encode_value(number, value))
@@ -127,7 +134,7 @@ class Function:
             self._thread.close()
             return
         watch.add(self._thread, self._under_way, settings.blocked_after)
-        self._worker = Worker(service, self, self._under_way)
+        self._worker = Worker(service, self, self._under_way, {})
         self._outbox.post(wire.encode(wire.Ready(tool)))
 
 
@@ -183,7 +190,7 @@ def main() -> None:
     _configure_logging(outbox, level)
     under_way: set[Run] = set()
     thread = LoopThread({}, partial(escaped, {}, under_way))
-    listening = thread.loop.create_task(Function(thread, under_way, outbox).listen(incoming))
+    listening = thread.loop.create_task(Function(thread, under_way, outbox, incoming).listen())
     thread.run()
     del listening
     outbox.close()

@@ -10,6 +10,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
+from adapters.python.forks import outcome
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -49,9 +51,10 @@ class DaemonThreads(ThreadPoolExecutor):
 def _do(future: Future[Any], function: Callable[[], Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
-    try:
-        future.set_result(function())
-    except BaseException as error:  # noqa: BLE001  # for the task that waits for it
+    result, error = outcome(function)
+    if error is None:
+        future.set_result(result)
+    else:
         future.set_exception(error)
-        # This frame is in the traceback of the error, which must not lead back to the error.
-        del future
+        # This frame is behind those in the traceback of the error, and must not lead back to the error.
+        del future, error

@@ -51,7 +51,7 @@ class PythonFunction:
             self._host = ProcessHost(self._owner, settings.begin("agent"))
         else:
             service = agent_service(settings, clock or Clock())
-            self._host = ThreadHost(settings.key("agent"), self._owner, service, settings.blocked_after)
+            self._host = ThreadHost(settings.key("agent"), self._owner, self._owner, service, settings.blocked_after)
 
     async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         given = encoded(request)

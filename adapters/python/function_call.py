@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from adapters.python.forks import outcome
 from adapters.python.worker import Run, summary
 
 log = structlog.get_logger("adapters.python.function_call")
@@ -58,13 +59,10 @@ class CallThread:
 
 
 def _do(future: Future[tuple[Any, BaseException | None]], function: Callable[[], Any]) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
-    try:
-        future.set_result((function(), None))
-    except BaseException as error:  # noqa: BLE001  # as a result: a future cannot carry every exception (StopIteration)
-        future.set_result((None, error))
-        # This frame is in the traceback of the error, which must not lead back to the error.
+    if future.set_running_or_notify_cancel():
+        # As a result: a future cannot carry every exception (StopIteration).
+        future.set_result(outcome(function))
+        # This frame is behind those in the traceback of an error, and must not lead back to the error.
         del future
 
 

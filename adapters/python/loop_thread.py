@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from adapters.python.daemon_threads import DaemonThreads
+from adapters.python.forks import end_copy, runs_functions
 from gateway.foundation.tracebacks import drop_tracebacks
 
 log = structlog.get_logger("adapters.python.loop_thread")
@@ -85,6 +86,7 @@ class LoopThread:
         """Runs the loop in this thread until `close`."""
         self.thread_id = threading.get_ident()
         asyncio.set_event_loop(self.loop)
+        runs_functions(self.loop)
         try:
             while not self._closing:
                 self._run_once()
@@ -97,6 +99,7 @@ class LoopThread:
         try:
             self.loop.run_forever()
         except BaseException as error:  # noqa: BLE001  # SystemExit and KeyboardInterrupt pass through an event loop
+            end_copy(error)
             handle = _handle(error)
             self._escaped(error, None if handle is None else handle._context)  # type: ignore[attr-defined]
             drop_tracebacks(error)

@@ -7,17 +7,17 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 from pydantic import Field, PrivateAttr, field_validator
 
 from adapters.python import wire
+from adapters.python.forks import outcome
 from gateway.config.settings import Duration, Settings, duration
 
 AgentFunction = Callable[[Any], Any]
@@ -111,16 +111,14 @@ class FunctionSettings(Settings):
 
 def _without_loop(load: Callable[[], ModuleType]) -> ModuleType:
     """Loads a module where no event loop runs: what it begins at its import would run on the gateway's."""
-    loaded: Future[ModuleType] = Future()
-
-    def run() -> None:
-        try:
-            loaded.set_result(load())
-        except BaseException as error:  # noqa: BLE001  # raised again by the caller
-            loaded.set_exception(error)
-
-    threading.Thread(target=run, name="python import", daemon=True).start()
-    return loaded.result()
+    loaded: list[tuple[Any, BaseException | None]] = []
+    thread = threading.Thread(target=lambda: loaded.append(outcome(load)), name="python import", daemon=True)
+    thread.start()
+    thread.join()
+    ((module, error),) = loaded
+    if error is not None:
+        raise error
+    return cast("ModuleType", module)
 
 
 def load_agent(settings: FunctionSettings) -> AgentFunction:

@@ -54,12 +54,20 @@ _loops: dict[Hashable, _SharedLoop] = {}
 
 
 class ThreadHost:
-    """Makes the calls of one function. For one event loop of the gateway."""
+    """Makes the calls of one function, which `owner` names. For one event loop of the gateway."""
 
-    def __init__(self, key: Hashable, owner: Mapping[str, str], service: Service, blocked_after: float) -> None:
+    def __init__(
+        self,
+        key: Hashable,
+        loop_owner: Mapping[str, str],
+        owner: Mapping[str, str],
+        service: Service,
+        blocked_after: float,
+    ) -> None:
         self._key = key
+        self._owner = owner
         self._service = service
-        self._loop = _loops.setdefault(key, _SharedLoop(owner, blocked_after))
+        self._loop = _loops.setdefault(key, _SharedLoop(loop_owner, blocked_after))
         self._loop.users += 1
         self._calls: Calls | None = None
 
@@ -67,7 +75,7 @@ class ThreadHost:
         if self._calls is None:
             thread = self._loop.running()
             gateway = _Gateway(Mailbox[Step](asyncio.get_running_loop().call_soon_threadsafe, do_all))
-            worker = Worker(self._service, gateway, self._loop.under_way)
+            worker = Worker(self._service, gateway, self._loop.under_way, self._owner)
             self._calls = gateway.calls = Calls(
                 _Thread(Mailbox[Step](thread.loop.call_soon_threadsafe, do_all), worker)
             )

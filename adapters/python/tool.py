@@ -47,8 +47,13 @@ class PythonTool:
         else:
             service = ToolService(settings)
             self._tools = (service.tool,)
-            owner = {"tools": settings.module}
-            self._host = ThreadHost(("module", settings.module), owner, service, settings.blocked_after)
+            self._host = ThreadHost(
+                ("module", settings.module),
+                {"tools": settings.module},
+                {"tool": settings.name},
+                service,
+                settings.blocked_after,
+            )
 
     async def tools(self) -> tuple[SourceTool, ...]:
         if not self._tools and isinstance(self._host, ProcessHost):

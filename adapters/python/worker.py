@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from typing import Protocol
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from adapters.python.calls import WINDOW, CallFailed, Failure, GatewayPort, weight
+from adapters.python.forks import end_copy
 from gateway.foundation.tracebacks import drop_tracebacks
 
 log = structlog.get_logger("adapters.python.worker")
@@ -43,6 +45,7 @@ class Run:
 
     def emit(self, value: object) -> None:
         """May be called in any thread, by one at a time."""
+        end_copy()
         if not self.stopped and not self.over:
             self._given += weight(value)
             self._gateway.value(self._number, value)
@@ -83,6 +86,7 @@ class Run:
             self._wake()
 
     def fail(self, error: BaseException) -> None:
+        end_copy(error)
         self.end(self._service.failure(error))
 
     def escape(self, error: BaseException) -> None:
@@ -110,9 +114,11 @@ class Service(Protocol):
 
 
 class Worker:
-    """All methods are called on the loop. `under_way` are all calls on that loop, also those of other workers."""
+    """All methods are called on the loop. `under_way` are all calls on that loop, also those of other workers. `owner` names
+    the function in the lines of the log that it causes."""
 
-    def __init__(self, service: Service, gateway: GatewayPort, under_way: set[Run]) -> None:
+    def __init__(self, service: Service, gateway: GatewayPort, under_way: set[Run], owner: Mapping[str, str]) -> None:
+        self._owner = owner
         self._service = service
         self._gateway = gateway
         self._under_way = under_way
@@ -138,6 +144,7 @@ class Worker:
 
     async def _run(self, run: Run, given: bytes) -> None:
         _current.set(run)
+        bind_contextvars(**self._owner)
         try:
             await self._service.run(given, run)
         except CallFailed as error:

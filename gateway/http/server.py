@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
 
+from gateway.foundation.forks import keep_from_copies
 from gateway.http.connection import BLOCKED_SECONDS, Connection
 
 _BACKLOG = 4096
@@ -78,6 +79,14 @@ class HttpServer:
                 timeout_graceful_shutdown=1,
             )
         )
+        keep_from_copies(self)
+
+    def descriptors(self) -> Iterator[int]:
+        """Of all its sockets."""
+        yield self._socket.fileno()
+        for connection in self._server.server_state.connections:
+            if isinstance(connection, Connection):
+                yield connection.transport.get_extra_info("socket").fileno()
 
     async def serve(self) -> None:
         """Returns after `stop`, when every connection is closed."""

@@ -186,6 +186,7 @@ CATALOGUE: dict[str, Fault] = {
     "P1": Fault("a Python agent or tool that exits, is interrupted, or cancels itself"),
     "P2": Fault("a Python agent or tool that blocks its event loop"),
     "P3": Fault("the process of a Python agent or tool that dies"),
+    "P4": Fault("a Python agent or tool that forks its process"),
     # --- several processes ---
     "R1": Fault("two processes write one context"),
     "R2": Fault(

@@ -16,6 +16,7 @@ from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Call, Conversation, Say, Step
 from tests.running import Child, StartChild, child_gateways
 from tests.support.polling import until
+from tests.support.processes import alive
 
 pytestmark = [pytest.mark.xdist_group("python-process"), pytest.mark.fault("P3")]
 
@@ -124,14 +125,6 @@ def _events(child: Child, event: str) -> list[Json]:
     return [line for line in lines if line["event"] == event]
 
 
-def _alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
 def _pid(frames: list[Frame]) -> int | None:
     for frame in frames:
         for part in frame.event.get("artifactUpdate", {}).get("artifact", {}).get("parts", ()):
@@ -218,12 +211,12 @@ async def test_a_process_does_not_outlive_its_gateway(gateway: Child, text: str,
     async with a2a_http(gateway.url) as http, A2A(http, "mine").stream(text) as stream:
         pid = _pid(await stream.read_until(lambda frames: _pid(frames) is not None))
         assert pid is not None
-        assert _alive(pid)
+        assert alive(pid)
         gateway.signal(number)
         if number == signal.SIGTERM:
             gateway.signal(number)
         await gateway.ended()
-    await until(lambda: not _alive(pid))
+    await until(lambda: not alive(pid))
 
 
 async def test_a_turn_of_a_blocked_process_can_be_cancelled_and_the_next_one_has_a_new_process(gateway: Child) -> None:
@@ -235,7 +228,7 @@ async def test_a_turn_of_a_blocked_process_can_be_cancelled_and_the_next_one_has
             assert task["status"]["state"] == "TASK_STATE_CANCELED"
         pid = _pid(frames)
         assert pid is not None
-        await until(lambda: not _alive(pid))
+        await until(lambda: not alive(pid))
         assert why(await agent.send("pid")) == COMPLETED
 
 
@@ -258,5 +251,5 @@ async def test_a_tool_whose_process_dies_has_failed_and_the_other_one_works(gate
         assert why(await agent.send("die_tool {}")) == COMPLETED
 
 
-def test_the_fixture_sees_what_is_alive() -> None:
-    assert _alive(os.getpid())
+def test_the_fixture_sees_what_isalive() -> None:
+    assert alive(os.getpid())

@@ -181,7 +181,7 @@ async def test_text_has_stages_a_banner_and_readable_tracebacks(start: Start) ->
     banner = next(index for index, line in enumerate(lines) if line.startswith("a2a-gateway serves 1 agent on http://"))
     assert [line.split("] ")[1].split(" ")[0] for line in lines[:banner]] == ["start.agents"]
     assert any(re.search(r"\[info +\] turn agent=mine context=c task=\S+ .*outcome=failed ms=", line) for line in lines)
-    assert any(re.search(r"\[info +\] asked fail logger=my_agent$", line) for line in lines)
+    assert any(re.search(r"\[info +\] asked fail agent=mine logger=my_agent$", line) for line in lines)
     assert any(line.endswith("ValueError: no such thing") and line.startswith("    ") for line in lines)
 
 

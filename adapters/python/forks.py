@@ -1,0 +1,77 @@
+"""The copy of a process that the code of a function has forked. Law: the copy ends where that code comes back to the gateway's;
+until then it runs nothing else, and nothing that the function emits in it counts."""
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from structlog.contextvars import get_contextvars
+
+from gateway.foundation.logs import write_lines
+
+_TOLD = "its code has forked this process, and the copy came back from that code: end the copy with os._exit()"
+
+
+class _Thread(threading.local):
+    """`runs_functions`: the code of functions runs in this thread, on the `loop` if there is one."""
+
+    runs_functions = False
+    loop: asyncio.AbstractEventLoop | None = None
+
+
+_thread = _Thread()
+_copied = False
+
+
+def runs_functions(loop: asyncio.AbstractEventLoop | None = None) -> None:
+    """To be called in each thread that runs the code of functions, before it does."""
+    _thread.runs_functions, _thread.loop = True, loop
+
+
+def end_copy(error: BaseException | None = None) -> None:
+    """Returns unless this process is a copy. `error` is what the code of the function raised: sys.exit() has its exit code."""
+    if not _copied:
+        return
+    if isinstance(error, SystemExit):
+        os._exit(error.code if isinstance(error.code, int) else int(error.code is not None))
+    with suppress(Exception):
+        # The lock of the former one may be held by a thread that this process does not have.
+        sys.stderr = os.fdopen(2, "w", closefd=False)
+        facts = {
+            **get_contextvars(),
+            "event": "python.copy-ended",
+            "level": "error",
+            "detail": _TOLD,
+            "pid": os.getpid(),
+        }
+        write_lines([(time.time_ns() // 1_000_000, facts)])
+    os._exit(1)
+
+
+def outcome(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What the code of a function returns in this thread, or what it raises."""
+    runs_functions()
+    try:
+        result = function()
+    except BaseException as error:  # noqa: BLE001  # for the task that waits for it
+        end_copy(error)
+        return None, error
+    end_copy()
+    return result, None
+
+
+def _in_copy() -> None:
+    global _copied
+    _copied = _thread.runs_functions
+    if _thread.loop is not None:
+        # No other step of the loop follows the present one.
+        _thread.loop._ready.clear()  # type: ignore[attr-defined]
+        _thread.loop.call_soon(end_copy)
+
+
+os.register_at_fork(after_in_child=_in_copy)

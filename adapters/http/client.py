@@ -18,7 +18,7 @@ from adapters.http.settings import Timeouts
 from adapters.http.sse import EventReader, StreamTooLarge
 from gateway.a2a.model import Json
 from gateway.foundation.route import DIRECT, Route
-from gateway.foundation.tls import distrust
+from gateway.foundation.tls import ADDRESS_OF_TLS, tls_problem
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.foundation.watchdog import Watchdog
 from gateway.ports.adapter import AdapterError, ErrorClass
@@ -26,7 +26,6 @@ from gateway.ports.adapter import AdapterError, ErrorClass
 _ERROR_BODY_LIMIT = 64 * 1024
 _DOCUMENT_LIMIT = 4 * 1024 * 1024
 _DRAIN_SECONDS = 0.2
-_TRUST = "name a file with the certificate of its authority in `ca`, or in SSL_CERT_FILE"
 _EVENTS = "text/event-stream"
 _JSON = "application/json"
 # Above this size aiohttp warns about a body of bytes; it writes a file in pieces.
@@ -110,6 +109,8 @@ class HttpClient:
         replaced = {name.lower() for name in given}
         self._headers = {name: value for name, value in own.items() if name.lower() not in replaced} | given
         self._session: aiohttp.ClientSession | None = None
+        self._answered = False
+        """Whether any request has had an answer."""
 
     @asynccontextmanager
     async def stream(
@@ -157,7 +158,7 @@ class HttpClient:
         if self._proxy is not None:
             headers = {**headers, **self._proxy.headers_of(url)}
         try:
-            return await self._open_session().request(
+            response = await self._open_session().request(
                 method,
                 url,
                 data=body if body is None or len(body) < _WHOLE_BODY_LIMIT else io.BytesIO(body),
@@ -167,10 +168,7 @@ class HttpClient:
                 **(self._proxy.arguments(url) if self._proxy is not None else {}),
             )
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
-            reason = distrust(error)
-            if reason is None:
-                raise self._failed(ErrorClass.UNREACHABLE, error) from error
-            raise self._failures.error(ErrorClass.UNREACHABLE, f"{reason}; {_TRUST}") from error
+            raise self._failed(ErrorClass.UNREACHABLE, error) from error
         except TimeoutError as error:
             raise self._failed(ErrorClass.TIMED_OUT, error) from error
         except StaleConnection as error:
@@ -179,6 +177,10 @@ class HttpClient:
             if isinstance(connector, Connector):
                 connector.close_kept()
             raise self._failed(ErrorClass.INTERRUPTED, error, stale_connection=True) from error
+        except aiohttp.ServerDisconnectedError as error:
+            # Most servers of TLS say nothing to a request in plain text.
+            hint = f"; {ADDRESS_OF_TLS}" if url.startswith("http:") and not self._answered else ""
+            raise self._failures.error(ErrorClass.INTERRUPTED, f"it disconnected without an answer{hint}") from error
         except (aiohttp.ClientConnectionError, OSError) as error:
             raise self._failed(ErrorClass.INTERRUPTED, error) from error
         except aiohttp.ClientHttpProxyError as error:
@@ -187,6 +189,9 @@ class HttpClient:
         except aiohttp.ClientError as error:
             failed = self._failed(ErrorClass.CONTRACT_BROKEN, error)
             drop_tracebacks(error)
+        else:
+            self._answered = True
+            return response
         # The request of such an error holds the credentials, so the error is not chained.
         raise failed
 
@@ -216,7 +221,8 @@ class HttpClient:
         return self._session
 
     def _failed(self, kind: ErrorClass, error: Exception, *, stale_connection: bool = False) -> AdapterError:
-        return self._failures.error(kind, f"{type(error).__name__}: {error}", stale_connection=stale_connection)
+        text = tls_problem(error, "`ca`") or f"{type(error).__name__}: {error}"
+        return self._failures.error(kind, text, stale_connection=stale_connection)
 
 
 async def _drain(content: aiohttp.StreamReader) -> None:

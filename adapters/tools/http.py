@@ -24,7 +24,7 @@ from gateway.foundation.addresses import AddressRefused, checked
 from gateway.foundation.aiohttp_resolver import CheckedResolver
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
 from gateway.foundation.resolver import Resolver
-from gateway.foundation.tls import client_context, distrust
+from gateway.foundation.tls import ADDRESS_OF_TLS, client_context, tls_problem
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ports.tools import SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 
@@ -224,6 +224,8 @@ class HttpTool:
         self._tools = (SourceTool(settings.tool_name, settings.description, settings.arguments, self._idempotent),)
         self._resolver = Resolver(checked)
         self._session: aiohttp.ClientSession | None = None
+        self._answered = False
+        """Whether any request has had an answer."""
 
     async def tools(self) -> tuple[SourceTool, ...]:
         return self._tools
@@ -248,7 +250,10 @@ class HttpTool:
             drop_tracebacks(error)
         except (TimeoutError, OSError, aiohttp.ClientError) as error:
             # The request of this error holds the headers, so the error is not chained.
-            reason = distrust(error) or f"{type(error).__name__}: {error}"
+            reason = tls_problem(error, "`ca`") or f"{type(error).__name__}: {error}"
+            silent = isinstance(error.__cause__, aiohttp.ServerDisconnectedError) and not self._answered
+            if silent and url.startswith("http:"):
+                reason = f"{reason}; {ADDRESS_OF_TLS}"  # most servers of TLS say nothing to a request in plain text
             failed = ToolError(f"{self._method} at {host}: {reason}")
             drop_tracebacks(error)
         raise failed
@@ -280,6 +285,7 @@ class HttpTool:
             allow_redirects=False,
             **({} if proxy is None else proxy.arguments(url)),
         ) as response:
+            self._answered = True
             if response.status in _REFUSES_CREDENTIALS or 300 <= response.status < 400:
                 raise ToolError(f"{self._method} at {host}: HTTP {response.status}")
             answer = _decode(await _beginning(response), response.content_type, response.charset)

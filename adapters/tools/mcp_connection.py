@@ -37,8 +37,8 @@ from gateway.core.tools.arguments import Checker, SchemaRefused, compiled
 from gateway.core.tools.steps import STEPS, Steps, StepsUsedUp
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
 from gateway.foundation.route import Route
-from gateway.foundation.tls import client_context, distrust
-from gateway.ports.tools import ConsentNeeded, ConsentPage, SourceTool, ToolError, ToolOutput, ToolRun
+from gateway.foundation.tls import client_context, tls_problem
+from gateway.ports.tools import ConsentNeeded, ConsentPage, SourceTool, TlsFailed, ToolError, ToolOutput, ToolRun
 
 log = structlog.get_logger("adapters.tools.mcp_connection")
 
@@ -91,7 +91,7 @@ async def over_http(url: str, route: Route) -> AsyncGenerator[_Streams, None]:
             # Reads have no timeout: a tool may send nothing until its call ends, and the call has a timeout of its own.
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),
             limits=httpx2.Limits(keepalive_expiry=CLIENT_KEEP_ALIVE),
-            verify=client_context(route.ca) if url.startswith("https:") else True,
+            verify=client_context(route.ca),
             proxy=None if proxy is None else httpx2.Proxy(proxy.url, headers=proxy.headers),
             trust_env=False,
             event_hooks={"response": [_record]},
@@ -243,7 +243,7 @@ class Connection:
             if self._scope.cancelled_caught and not self._ending.is_set():
                 failed = self._open_error(f"it did not open within {_OPEN_SECONDS} s")
         except Exception as error:  # noqa: BLE001  # of the library or a server: the callers get it
-            failed = self._open_error(_describe(error, answers))
+            failed = _tls_failed(error) or self._open_error(_describe(error, answers))
         finally:
             self._ending.set()
             if not self._opened.done():
@@ -304,19 +304,27 @@ def _written(error: Exception) -> str:
 
 def _describe(error: BaseException, answers: Sequence[HttpAnswer]) -> str:
     status = f"HTTP {answers[-1].status}: " if answers and answers[-1].status >= 400 else ""
-    return status + "; ".join(dict.fromkeys(_texts(error)))
+    return status + "; ".join(dict.fromkeys(map(_text, _leaves(error))))
 
 
-def _texts(error: BaseException) -> Iterator[str]:
-    match error:
-        case BaseExceptionGroup():
-            for each in error.exceptions:
-                yield from _texts(each)
-        case MCPError():
-            # Behind the colon the library puts the whole answer, and pydantic's errors.
-            yield error.message.partition(": ")[0] if error.code == types.PARSE_ERROR else error.message
-        case _:
-            yield distrust(error) or f"{type(error).__name__}: {error}"
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    else:
+        yield error
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, MCPError):
+        # Behind the colon the library puts the whole answer, and pydantic's errors.
+        return error.message.partition(": ")[0] if error.code == types.PARSE_ERROR else error.message
+    return tls_problem(error, "`ca`") or f"{type(error).__name__}: {error}"
+
+
+def _tls_failed(error: BaseException) -> TlsFailed | None:
+    problems = (tls_problem(each, "`ca`") for each in _leaves(error))
+    return next((TlsFailed(problem) for problem in problems if problem is not None), None)
 
 
 def _consent_pages(data: Json) -> Iterator[ConsentPage]:

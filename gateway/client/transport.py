@@ -6,7 +6,6 @@ Law: no type of the HTTP library leaves the client's modules; no response is tru
 import json
 import math
 import socket
-import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
@@ -20,7 +19,7 @@ from gateway.foundation.addresses import is_loopback
 from gateway.foundation.clock import Clock
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
 from gateway.foundation.retry import parse_retry_after
-from gateway.foundation.tls import client_context
+from gateway.foundation.tls import ADDRESS_OF_TLS, client_context, tls_problem
 
 Json = Any
 
@@ -38,6 +37,10 @@ class ClientError(Exception):
 
 class Unreachable(ClientError):
     """There is no answer, or not a complete one."""
+
+
+class TlsFailed(Unreachable):
+    """There is no safe connection. The text says why, and what helps."""
 
 
 class NotA2A(ClientError):
@@ -80,6 +83,9 @@ def http_errors(url: str) -> Iterator[None]:
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
         raise Unreachable(f"{url} is no address that can be called: {error}") from error
     except httpx2.RequestError as error:
+        problem = tls_problem(error, "--ca")
+        if problem is not None:
+            raise TlsFailed(f"{url} cannot be reached: {problem}") from error
         raise Unreachable(f"{url} cannot be reached: {_why(error)}") from error
 
 
@@ -89,6 +95,10 @@ def _why(error: httpx2.RequestError) -> str:
             return f"no connection within {CONNECT:g} s"
         case httpx2.TimeoutException():
             return "it went silent"
+        case httpx2.RemoteProtocolError() if str(error).startswith("Server disconnected"):
+            return f"it closed the connection without an answer{_hint(error)}"
+        case httpx2.RemoteProtocolError() if str(error).startswith("illegal"):
+            return f"what it answers is no HTTP{_hint(error)}"
         case httpx2.RemoteProtocolError() | httpx2.ReadError():
             return "it closed the connection before its answer was complete"
     cause: BaseException | None = error
@@ -98,13 +108,13 @@ def _why(error: httpx2.RequestError) -> str:
                 return "connection refused"
             case socket.gaierror():
                 return "there is no such host"
-            case ssl.SSLCertVerificationError():
-                remedy = "a file with the certificate of its authority is given with --ca, or in SSL_CERT_FILE"
-                return f"its certificate is not trusted: {cause.verify_message}; {remedy}"
-            case ssl.SSLError():
-                return "it does not speak TLS as this does; does its address begin with http:// and not with https://?"
         cause = cause.__cause__ or cause.__context__
     return str(error) or type(error).__name__
+
+
+def _hint(error: httpx2.RequestError) -> str:
+    """For an answer that a server of TLS may give to a request in plain text."""
+    return f"; {ADDRESS_OF_TLS}" if error.request.url.scheme == "http" else ""
 
 
 # --- connections ------------------------------------------------------------------------------------------------------
@@ -120,7 +130,7 @@ def open_http(
         timeout=httpx2.Timeout(CONNECT, read=None),
         limits=httpx2.Limits(keepalive_expiry=CLIENT_KEEP_ALIVE),
         trust_env=not _is_local(url),
-        verify=client_context(ca) if url.startswith("https:") else True,
+        verify=client_context(ca),
         proxy=proxy,
     )
 

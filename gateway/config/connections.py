@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr
 
 from gateway.config.settings import LocalPath, Settings
-from gateway.foundation.route import Proxy, Route
+from gateway.foundation.route import Proxy, Route, check_proxy
 from gateway.foundation.tls import check_authorities
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -32,14 +32,7 @@ def _usable_headers(headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
 
 def _usable_proxy(value: SecretStr) -> SecretStr:
     url = value.get_secret_value().strip()
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme == "http" and bool(parts.hostname) and (parts.port or 0) >= 0
-        usable = usable and parts.path in ("", "/") and not (parts.query or parts.fragment)
-    except ValueError:
-        usable = False
-    if not usable:
-        raise ValueError("must be the address of a proxy, as http://host:port or http://user:password@host:port")
+    check_proxy(url)
     return SecretStr(url)
 
 

@@ -9,6 +9,21 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 
+def check_proxy(url: str, schemes: tuple[str, ...] = ("http",)) -> None:
+    """Raises: ValueError with what is wrong, without the address, which may hold a password."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in schemes and bool(parts.hostname) and (parts.port or 0) >= 0
+        usable = usable and parts.path in ("", "/") and not (parts.query or parts.fragment)
+    except ValueError:
+        usable = False
+    if usable:
+        return
+    if url.lower().startswith("socks"):
+        raise ValueError("must be the address of an HTTP proxy, as http://host:port; SOCKS proxies are not supported")
+    raise ValueError("must be the address of a proxy, as http://host:port or http://user:password@host:port")
+
+
 @dataclass(frozen=True, slots=True)
 class Proxy:
     """A proxy for all requests. `headers` are for it alone: its credentials."""

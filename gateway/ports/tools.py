@@ -57,6 +57,10 @@ class ProgramNotStarted(ToolError):
     """The source is a program of this machine that does not run. `detail` says which, why, and what to do."""
 
 
+class TlsFailed(ToolError):
+    """There is no safe connection to the server of the source. `detail` says why, and what helps."""
+
+
 class ConsentPage(msgspec.Struct, frozen=True):
     """A page on which a user gives a consent. `url` is meant only for the user's browser. `text` is the reason, in the
     words of the source."""

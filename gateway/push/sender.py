@@ -2,7 +2,6 @@
 cookie or proxy; every failure is an outcome, never an exception."""
 
 import io
-import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -17,7 +16,7 @@ from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
 from gateway.foundation.resolver import Resolver
 from gateway.foundation.retry import parse_retry_after
 from gateway.foundation.route import DIRECT, Route
-from gateway.foundation.tls import client_context, distrust
+from gateway.foundation.tls import client_context, tls_problem
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.push.webhook import Outcome
 
@@ -94,11 +93,12 @@ class Sender:
 
 
 def _reason(error: Exception) -> str:
+    problem = tls_problem(error, "`ca` of `push`")
+    if problem is not None:
+        return problem
     match error:
         case TargetRefused():
             return f"the address {error}"
-        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError() | ssl.SSLError():
-            return distrust(error) or "TLS failed"
         case aiohttp.ClientHttpProxyError():
             return f"the proxy answers HTTP {error.status}"
         case TimeoutError():

@@ -13,9 +13,12 @@ from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from gateway.cli.console.output import ExitCode, Stop, program
+from gateway.foundation.addresses import is_loopback
+from gateway.foundation.route import check_proxy
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 KEY_VARIABLE = "A2A_GATEWAY_KEY"
+_PROXIED = ("http", "https", "all")
 BindingName: TypeAlias = Literal["jsonrpc", "rest"]
 
 
@@ -88,16 +91,50 @@ def read_address(
 
 def _check_route(address: AgentAddress) -> None:
     """Raises: Stop (2)."""
+    check_trust()
     if address.ca is not None:
-        # The module is not needed without this option.
         from gateway.foundation.tls import check_authorities
 
         try:
             check_authorities(address.ca)
         except ValueError as error:
             raise Stop(ExitCode.USAGE, f"--ca: {error}") from error
-    if address.proxy is not None and not address.proxy.startswith("http://"):
-        raise Stop(ExitCode.USAGE, "--proxy must be the address of a proxy, as http://host:port")
+    if address.proxy is not None:
+        try:
+            check_proxy(address.proxy)
+        except ValueError as error:
+            raise Stop(ExitCode.USAGE, f"--proxy {error}") from error
+    elif not is_loopback(urlsplit(address.url).hostname or ""):
+        _check_environment_proxies()
+
+
+def check_trust(code: ExitCode = ExitCode.USAGE) -> None:
+    """Raises: Stop, with this code, where the environment names authorities that are not there."""
+    # This module and that for proxies are not needed by commands that call nobody.
+    from gateway.foundation.tls import check_environment
+
+    try:
+        check_environment(os.environ)
+    except ValueError as error:
+        raise Stop(code, str(error)) from error
+
+
+def _check_environment_proxies() -> None:
+    """Raises: Stop (2) for a proxy that the client cannot use, although NO_PROXY may name the host."""
+    from urllib.request import getproxies
+
+    proxies = getproxies()
+    if "*" in (host.strip() for host in proxies.get("no", "").split(",")):
+        return
+    for kind in _PROXIED:
+        proxy = proxies.get(kind)
+        try:
+            if proxy:
+                check_proxy(proxy if "://" in proxy else f"http://{proxy}", schemes=("http", "https"))
+        except ValueError as error:
+            name = next((name for name in os.environ if name.lower() == f"{kind}_proxy"), f"the proxy for {kind}")
+            remedy = "unset it for this command, or name another with --proxy"
+            raise Stop(ExitCode.USAGE, f"{name} {error}; {remedy}") from error
 
 
 def read_url(url: str) -> str:

@@ -13,7 +13,7 @@ from gateway.cli.console.output import ExitCode, Stop
 from gateway.client.admin import NoAdminApi
 from gateway.client.client import Client, Retry
 from gateway.client.discovery import Binding, Endpoint, discover
-from gateway.client.transport import ClientError, NotA2A, Refused, StreamLost, Unreachable, open_http
+from gateway.client.transport import ClientError, NotA2A, Refused, StreamLost, TlsFailed, Unreachable, open_http
 
 _TASK_NOT_FOUND = -32001
 
@@ -58,7 +58,7 @@ async def open_client(
         try:
             yield Client(http, endpoint, retry, sleep)
         except Unreachable as error:
-            raise Unreachable(f"{error}{_origin(address, endpoint)}") from error
+            raise type(error)(f"{error}{_origin(address, endpoint)}") from error
 
 
 def _origin(address: AgentAddress, endpoint: Endpoint) -> str:
@@ -96,6 +96,8 @@ def stop_for(error: ClientError) -> Stop:
             return Stop(ExitCode.TRY_AGAIN, f"{error}\nTry again {when}.")
         case Refused() if error.status < 500:
             return Stop(ExitCode.UNEXPECTED, f"the agent refused: {error}")
+        case TlsFailed():
+            return Stop(ExitCode.UNREACHABLE, str(error))
         case Unreachable():
             return Stop(ExitCode.UNREACHABLE, f"{error}\nIs it running? Another address is given with -u URL.")
         case Refused() | NotA2A() | NoAdminApi():

@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from gateway.cli.console.address import http_get, read_url
+from gateway.cli.console.address import check_trust, http_get, read_url
 from gateway.cli.console.output import ExitCode, Stop, visible
 from gateway.cli.console.parameters import DEFAULT_FILE
 from gateway.config.files import read_text
@@ -24,19 +24,28 @@ def print_health(url: str | None, file: Path | None, *, live: bool) -> None:
     """Raises: Stop (69) with the reason, Stop (78) where the configuration does not say where its gateway listens."""
     base = (read_url(url) if url else _listening(file)).rstrip("/")
     address = f"{base}{'/livez' if live else '/readyz'}"
+    if address.startswith("https:"):
+        check_trust()
     try:
         status, answered = http_get(address, _TIMEOUT, 10_000)
     except TimeoutError as error:
         raise Stop(ExitCode.UNREACHABLE, f"{address} did not answer within {_TIMEOUT:g} s") from error
     except (OSError, http.client.HTTPException) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-        raise Stop(ExitCode.UNREACHABLE, f"{address} cannot be reached: {reason.lower()}") from error
+        raise Stop(ExitCode.UNREACHABLE, f"{address} cannot be reached: {_why(error)}") from error
     except ValueError as error:  # a host that no name can be
         raise Stop(ExitCode.UNREACHABLE, f"{address} cannot be reached: there is no such host") from error
     if status != http.HTTPStatus.OK:
         body = answered.decode(errors="replace").strip()
         raise Stop(ExitCode.UNREACHABLE, f"{address} answered {status}: {body}")
     sys.stdout.write("alive\n" if live else "ready\n")
+
+
+def _why(error: Exception) -> str:
+    # This module is not needed where a gateway answers.
+    from gateway.foundation.tls import tls_problem
+
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return tls_problem(error) or reason.lower()
 
 
 def _listening(file: Path | None) -> str:

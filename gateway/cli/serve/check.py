@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from gateway.app.approvals import misfits
 from gateway.app.build import build_agent, build_source, build_sources
+from gateway.cli.console.address import check_trust
 from gateway.cli.console.output import ExitCode, Stop, json_text, visible
 from gateway.cli.serve.sources import doubts, invalid, load_file, warn
 from gateway.config.agents import AgentConfig
@@ -24,10 +25,11 @@ from gateway.config.yaml import read
 from gateway.core.agents import Agent, Agents
 from gateway.engine.tool_sources import AttachedSource, Listing, SourceToolset
 from gateway.foundation.logs import configure_logging
+from gateway.foundation.tls import tls_problem
 from gateway.http.server import listen
 from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.capabilities import CanProbe, ProbeReport
-from gateway.ports.tools import ProgramNotStarted, ToolError
+from gateway.ports.tools import ProgramNotStarted, TlsFailed, ToolError
 
 _PRECEDENCE = (ExitCode.UNREACHABLE, ExitCode.NOT_AUTHORISED, ExitCode.CONFIG_INVALID, ExitCode.TRY_AGAIN)
 """The first of these that a probe found is the exit code."""
@@ -77,6 +79,7 @@ def check_file(file: Path, *, live: bool, show: bool) -> None:
     """Raises: Stop (78) with a line for each problem; with `live` also Stop (69, 75, 77)."""
     # What is told beside the findings, such as a tool that is left out, must not stand among them.
     configure_logging(form="text")
+    check_trust(ExitCode.CONFIG_INVALID)
     config = load_file(file)
     problems = asyncio.run(build_problems(str(file), config))
     if problems:
@@ -188,7 +191,7 @@ async def _probe_source(attached: AttachedSource) -> tuple[_Finding, Listing | N
     try:
         listed = await attached.tools()
         offered = await SourceToolset([attached]).offered()
-    except ProgramNotStarted as error:
+    except (ProgramNotStarted, TlsFailed) as error:
         return (ExitCode.UNREACHABLE, f"cannot be used: {error.detail}"), None
     except ToolError as error:
         return (ExitCode.UNREACHABLE, _UNUSABLE.format(detail=error.detail)), None
@@ -210,6 +213,8 @@ async def _probe_agent(agent: AgentConfig) -> _Finding:
             return ExitCode.OK, f"an agent of type {agent.type} cannot be asked without a message"
         report = await adapter.probe()
     except AdapterError as error:
+        if error.kind is ErrorClass.UNREACHABLE and tls_problem(error, "`ca`") is not None:
+            return ExitCode.UNREACHABLE, f"cannot be used: {error.detail}"
         code, text = _FAILURES.get(error.kind, (ExitCode.UNREACHABLE, _UNREACHABLE))
         return code, text.format(detail=error.detail)
     except Exception as error:  # noqa: BLE001  # as for a source

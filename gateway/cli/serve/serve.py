@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from gateway.app.process import serve
+from gateway.cli.console.address import check_trust
 from gateway.cli.console.output import ExitCode, Stop, program, visible
 from gateway.cli.console.parameters import DEFAULT_FILE, ServeOptions
 from gateway.cli.serve.check import bind_failure, build_problems, with_positions
@@ -42,6 +43,7 @@ class _Source:
 def serve_agents(options: ServeOptions) -> None:
     """Raises: Stop."""
     _check(options)
+    check_trust(ExitCode.CONFIG_INVALID)
     source = _source(options)
     try:
         config = read_config(source.read, None, insecure=options.insecure)

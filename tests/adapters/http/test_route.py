@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import os
-import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,8 +19,8 @@ from gateway.config.connections import ConnectionSettings
 from gateway.foundation.route import Proxy, Route
 from gateway.ports.adapter import AdapterError, ErrorClass
 from tests.adapters.http.conftest import batches
-from tests.adapters.raw_server import Exchange, RawServer
-from tests.support.certificates import certificate
+from tests.adapters.raw_server import Exchange, RawServer, plain
+from tests.support.certificates import certificate, server_context
 from tests.support.forward_proxy import forward_proxy
 
 _NOT_TRUSTED = "its certificate is not trusted: self-signed certificate; name a file with the certificate"
@@ -43,8 +42,7 @@ async def answering(trusted: Path | None = None) -> AsyncIterator[RawServer]:
     server = RawServer(answer)
     context = None
     if trusted is not None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(trusted)
+        context = server_context(trusted)
     listener = await asyncio.start_server(server.serve_connection, "127.0.0.1", 0, ssl=context)
     scheme = "http" if trusted is None else "https"
     server.url = f"{scheme}://localhost:{listener.sockets[0].getsockname()[1]}"
@@ -71,6 +69,37 @@ async def test_a_certificate_of_an_unknown_authority_is_refused_and_the_reason_i
     assert caught.value.kind is ErrorClass.UNREACHABLE
     assert caught.value.detail.startswith(_NOT_TRUSTED)
     assert server.requests == []
+
+
+async def test_a_certificate_that_no_authority_mends_is_told_without_advice_to_name_one(tmp_path: Path) -> None:
+    expired = certificate(tmp_path, "localhost", days=(-2, -1))
+    async with answering(expired) as server, client(Route(expired)) as http:
+        with pytest.raises(AdapterError) as caught:
+            await batches(http, server.url)
+    assert caught.value.kind is ErrorClass.UNREACHABLE
+    assert caught.value.detail.startswith("its certificate has expired: the server needs a new one")
+    assert "`ca`" not in caught.value.detail
+
+
+async def test_an_address_that_begins_with_the_wrong_scheme_is_told(trusted: Path) -> None:
+    async def complain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(plain("400 Bad Request"))
+        writer.close()
+
+    async with answering(trusted) as safe, await asyncio.start_server(complain, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        for url, scheme, kind in (
+            (safe.url.replace("https:", "http:"), "https", ErrorClass.INTERRUPTED),
+            (f"https://localhost:{port}", "http", ErrorClass.UNREACHABLE),
+        ):
+            other = url.partition(":")[0]
+            async with client(Route(trusted)) as http:
+                with pytest.raises(AdapterError) as caught:
+                    await batches(http, url)
+            hint = f"; does its address begin with {scheme}:// and not with {other}://?"
+            assert caught.value.detail.endswith(hint)
+            assert caught.value.kind is kind
 
 
 async def test_an_authority_of_the_settings_is_trusted(trusted: Path) -> None:
@@ -160,7 +189,8 @@ async def test_an_authority_of_the_environment_is_trusted(trusted: Path) -> None
         ({"ca": "missing.pem"}, "cannot be read: no such file or directory"),
         ({"ca": "empty.pem"}, "holds no certificates in PEM"),
         ({"proxy": "proxy:3128"}, "must be the address of a proxy"),
-        ({"proxy": "socks5://proxy:1080"}, "must be the address of a proxy"),
+        ({"proxy": "socks5://proxy:1080"}, "must be the address of an HTTP proxy.*SOCKS proxies are not supported"),
+        ({"proxy": "SOCKS5H://me:secret@proxy:1080"}, "SOCKS proxies are not supported"),
         ({"proxy": "http://proxy:3128/path"}, "must be the address of a proxy"),
         ({"headers": {"X-Team": "a\nb"}}, "must be one line of visible ASCII characters"),
         ({"headers": {"content-length": "5"}}, "is decided by the gateway"),

@@ -330,6 +330,8 @@ async def test_a_certificate_is_trusted_where_the_settings_name_its_authority(tm
             ToolError, match="GET at localhost: its certificate is not trusted: self-signed certificate"
         ):
             await call({}, url=url)
+        with pytest.raises(ToolError, match=r"Server disconnected; does its address begin with https:"):
+            await call({}, url=url.replace("https:", "http:"))
         await raw.stop()
 
 

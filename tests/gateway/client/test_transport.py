@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.client.transport import Unreachable, decode, http_errors, json_at, objects, open_http, text_at
+from gateway.client.transport import TlsFailed, Unreachable, decode, http_errors, json_at, objects, open_http, text_at
 from tests.adapters.raw_server import Exchange, RawServer, plain
-from tests.support.certificates import certificate
+from tests.support.certificates import certificate, server_context
 from tests.support.forward_proxy import forward_proxy
 
 Json = Any
@@ -103,18 +102,69 @@ async def test_an_authority_that_is_named_is_trusted(tmp_path: Path, *, trusts: 
         await exchange.send(plain("200 OK", b"{}"))
 
     file = certificate(tmp_path, "localhost")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(file)
     raw = RawServer(answer)
-    async with await asyncio.start_server(raw.serve_connection, "127.0.0.1", 0, ssl=context) as server:
+    async with await asyncio.start_server(raw.serve_connection, "127.0.0.1", 0, ssl=server_context(file)) as server:
         url = f"https://localhost:{server.sockets[0].getsockname()[1]}"
         async with open_http(url, ca=file if trusts else None) as http:
             if trusts:
                 assert (await http.get(url)).status_code == 200
             else:
                 told = r"certificate is not trusted: self-signed certificate; .* --ca"
-                with pytest.raises(Unreachable, match=told), http_errors(url):
+                with pytest.raises(TlsFailed, match=told), http_errors(url):
                     await http.get(url)
+        await raw.stop()
+
+
+@pytest.mark.parametrize("safe", [True, False])
+async def test_an_address_that_begins_with_the_wrong_scheme_is_told(tmp_path: Path, *, safe: bool) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await reader.read(1):
+            writer.write(plain("400 Bad Request"))
+        writer.close()
+
+    file = certificate(tmp_path, "localhost")
+    context = server_context(file) if safe else None
+    scheme, other = ("https", "http") if safe else ("http", "https")
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context) as server:
+        url = f"{other}://localhost:{server.sockets[0].getsockname()[1]}"
+        async with open_http(url, ca=file) as http:
+            with pytest.raises(Unreachable) as caught, http_errors(url):
+                await http.get(url)
+    assert str(caught.value).endswith(f"; does its address begin with {scheme}:// and not with {other}://?")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (
+            b"\x15\x03\x03\x00\x02\x02\x16",
+            "what it answers is no HTTP; does its address begin with https:// and not with http://?",
+        ),
+        (
+            b"220 mail.example ESMTP\r\n\r\n",
+            "what it answers is no HTTP; does its address begin with https:// and not with http://?",
+        ),
+    ],
+)
+async def test_an_answer_that_is_no_http_is_told(answer: bytes, why: str) -> None:
+    async with listening(answer) as url, open_http(url) as http:
+        with pytest.raises(Unreachable) as caught, http_errors(url):
+            await http.get(url)
+    assert str(caught.value) == f"{url} cannot be reached: {why}"
+
+
+async def test_an_authority_is_trusted_although_the_first_address_needs_none(tmp_path: Path) -> None:
+    """A card at an http address may name an https address."""
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.send(plain("200 OK", b"{}"))
+
+    file = certificate(tmp_path, "localhost")
+    raw = RawServer(answer)
+    async with await asyncio.start_server(raw.serve_connection, "127.0.0.1", 0, ssl=server_context(file)) as server:
+        async with open_http("http://localhost", ca=file) as http:
+            url = f"https://localhost:{server.sockets[0].getsockname()[1]}"
+            assert (await http.get(url)).status_code == 200
         await raw.stop()
 
 

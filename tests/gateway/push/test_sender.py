@@ -136,7 +136,8 @@ async def test_a_refused_connection_is_a_failure() -> None:
 async def test_a_server_without_tls_is_a_failure_of_https(receiver: Receiver) -> None:
     async with sending() as sender:
         outcome = await soon(sender.post(receiver.url.replace("http:", "https:"), HEADERS, b"{}"))
-    assert outcome == Outcome(None, "TLS failed")
+    hint = "does its address begin with http:// and not with https://?"
+    assert outcome == Outcome(None, f"it does not answer in TLS; {hint}")
 
 
 async def test_a_response_that_is_no_http_is_a_failure() -> None:
@@ -225,10 +226,9 @@ async def test_tls_names_the_given_host_and_trusts_no_self_signedcertificate(tmp
     async with server, sending(answers=always("127.0.0.1")) as sender:
         port = server.sockets[0].getsockname()[1]
         outcome = await soon(sender.post(f"https://hook.example:{port}/", HEADERS, b"{}"))
-    assert (outcome, named) == (
-        Outcome(None, "its certificate is not trusted: self-signed certificate"),
-        ["hook.example"],
-    )
+    remedy = "name a file with the certificate itself in `ca` of `push`, or in SSL_CERT_FILE"
+    told = Outcome(None, f"its certificate is not trusted: self-signed certificate; {remedy}")
+    assert (outcome, named) == (told, ["hook.example"])
 
 
 async def test_tls_trusts_the_authority_of_the_settings(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from gateway.cli.console.address import DEFAULT_URL, AgentAddress, read_address, read_headers, read_url
 from gateway.cli.console.output import ExitCode, Stop
+from gateway.client.transport import open_http
 from tests.support.certificates import certificate
 
 
@@ -107,3 +108,83 @@ def test_an_authority_or_a_proxy_that_cannot_be_used_stops_the_command(tmp_path:
         with pytest.raises(Stop, match=words) as caught:
             read_address(None, DEFAULT_URL, None, (), None, ca, proxy)
         assert caught.value.code == ExitCode.USAGE
+
+
+@pytest.fixture
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    return monkeypatch
+
+
+REMOTE = "https://agents.example"
+SOCKS = "must be the address of an HTTP proxy, as http://host:port; SOCKS proxies are not supported"
+
+
+@pytest.mark.parametrize("proxy", ["socks5://proxy:1080", "socks5h://me:secret@proxy", "SOCKS4://proxy"])
+def test_a_socks_proxy_is_refused_as_such(proxy: str) -> None:
+    with pytest.raises(Stop) as caught:
+        read_address(None, REMOTE, None, (), proxy=proxy)
+    assert (caught.value.code, caught.value.text) == (ExitCode.USAGE, f"--proxy {SOCKS}")
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://", "http://[::1", "http://proxy:x", "http://proxy:3128/path", "https://proxy"]
+)
+def test_a_proxy_without_a_usable_address_stops_the_command(proxy: str) -> None:
+    with pytest.raises(Stop, match="--proxy must be the address of a proxy"):
+        read_address(None, REMOTE, None, (), proxy=proxy)
+
+
+@pytest.mark.parametrize("variable", ["ALL_PROXY", "all_proxy", "HTTPS_PROXY", "HTTP_PROXY"])
+@pytest.mark.parametrize(
+    ("proxy", "words"),
+    [
+        ("socks5://me:secret@proxy:1080", f"{SOCKS};"),
+        ("socks5h://proxy", f"{SOCKS};"),
+        ("http://[::1", "must be the address of a proxy"),
+        ("ftp://proxy", "must be the address of a proxy"),
+    ],
+)
+def test_a_proxy_of_the_environment_that_cannot_be_used_is_named_by_its_variable(
+    no_proxies: pytest.MonkeyPatch, variable: str, proxy: str, words: str
+) -> None:
+    no_proxies.setenv(variable, proxy)
+    with pytest.raises(Stop) as caught:
+        read_address(None, REMOTE, None, ())
+    assert caught.value.code == ExitCode.USAGE
+    assert caught.value.text.startswith(f"{variable} {words}")
+    assert caught.value.text.endswith("; unset it for this command, or name another with --proxy")
+    assert "secret" not in caught.value.text
+
+
+def test_a_proxy_of_the_environment_matters_only_where_it_would_be_used(no_proxies: pytest.MonkeyPatch) -> None:
+    no_proxies.setenv("ALL_PROXY", "socks5://proxy:1080")
+    read_address(None, "http://127.0.0.1:8080", None, ())
+    read_address(None, "http://localhost:8080", None, ())
+    read_address(None, REMOTE, None, (), proxy="http://proxy:3128")
+    no_proxies.setenv("NO_PROXY", "a.example, *")
+    read_address(None, REMOTE, None, ())
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://proxy:3128", "https://proxy", "proxy:3128", "http://me:secret@proxy:3128/", ""]
+)
+async def test_a_proxy_of_the_environment_that_the_client_takes_passes(
+    no_proxies: pytest.MonkeyPatch, proxy: str
+) -> None:
+    no_proxies.setenv("HTTPS_PROXY", proxy)
+    read_address(None, REMOTE, None, ())
+    await open_http(REMOTE).aclose()
+
+
+@pytest.mark.parametrize("url", [DEFAULT_URL, REMOTE])
+def test_a_variable_that_names_no_authorities_stops_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    with pytest.raises(Stop) as caught:
+        read_address(None, url, None, ())
+    expected = f"SSL_CERT_FILE: the file {tmp_path}/none.pem cannot be read: no such file or directory"
+    assert (caught.value.code, caught.value.text) == (ExitCode.USAGE, expected)

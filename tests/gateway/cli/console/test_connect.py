@@ -4,13 +4,14 @@ import pytest
 
 from gateway.cli.console.connect import client_errors_stop, stop_for
 from gateway.cli.console.output import Stop
-from gateway.client.transport import ClientError, NotA2A, Refused, StreamLost, Unreachable
+from gateway.client.transport import ClientError, NotA2A, Refused, StreamLost, TlsFailed, Unreachable
 
 
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
         (Unreachable("no"), 69, "no\nIs it running? Another address is given with -u URL."),
+        (TlsFailed("expired"), 69, "expired"),
         (NotA2A("no card"), 69, "no card"),
         (StreamLost("lost"), 75, "lost"),
         (ClientError("odd"), 1, "odd"),

@@ -17,6 +17,7 @@ from gateway.cli.console.output import Stop
 from gateway.cli.manage.health import print_health
 from gateway.testing.serving import DROP, serve
 from tests.gateway.cli.conftest import Call, CommandLine
+from tests.support.certificates import certificate, server_context
 
 
 async def alive(_: Request) -> Response:
@@ -263,3 +264,21 @@ async def test_a_gateway_that_does_not_answer_is_reported(
 def test_an_https_address_is_asked_over_tls() -> None:
     with pytest.raises(Stop, match=r"^https:.* cannot be reached: connection refused"):
         print_health("https://127.0.0.1:1", None, live=True)
+
+
+async def test_a_certificate_that_is_not_trusted_is_told_with_what_helps(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = certificate(tmp_path, "localhost")
+    context = server_context(file)
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context) as server:
+        url = f"https://localhost:{server.sockets[0].getsockname()[1]}"
+        ended = await command_line("health", "-u", url)
+        remedy = "name a file with the certificate itself in SSL_CERT_FILE"
+        expected = (
+            f"{url}/readyz cannot be reached: its certificate is not trusted: self-signed certificate; {remedy}\n"
+        )
+        assert (ended.code, ended.out, ended.err) == (69, "", expected)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+        ended = await command_line("health", "-u", url)
+        assert (ended.code, ended.err.startswith("SSL_CERT_FILE: the file ")) == (2, True)

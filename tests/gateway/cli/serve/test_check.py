@@ -56,6 +56,18 @@ def test_flags_and_the_environment_come_before_the_file(
     assert "A2A_GATEWAY__SERVER__PORT" in ended.err
 
 
+def test_a_variable_that_names_no_authorities_is_a_problem(
+    file: Path, call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file.write_text(GOOD)
+    (tmp_path / "empty.pem").touch()
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "empty.pem"))
+    expected = f"SSL_CERT_FILE: the file {tmp_path}/empty.pem holds no certificates in PEM\n"
+    for words in (["check"], ["check", "--live"], ["serve"]):
+        ended = call(*words, "-c", str(file))
+        assert (ended.code, ended.out, ended.err) == (78, "", expected)
+
+
 AGENT = "  a: {type: openai-chat, model: m}\n"
 TYPES = "openai-chat, openai-responses, python"
 WRONG = {

@@ -25,6 +25,7 @@ from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Status
 from tests.emulators.server import Emulator
 from tests.gateway.cli.conftest import CommandLine, Ended
+from tests.support.certificates import certificate, server_context
 
 KEY = "sk-proj-0123456789abcdef"
 Check: TypeAlias = Callable[..., Awaitable[Ended]]
@@ -105,6 +106,25 @@ async def test_a_missing_backend_is_unreachable(kind: str, check: Check) -> None
     assert ended.code == 69
     assert ended.err.startswith("agents.a: cannot be used (")
     assert ended.err.endswith("); is it running, and is its address right?\n")
+
+
+@pytest.mark.parametrize("name", ["agents.a", "tools.t"])
+async def test_a_certificate_that_has_expired_is_no_matter_of_the_address(
+    tmp_path: Path, command_line: CommandLine, name: str
+) -> None:
+    file = certificate(tmp_path, "localhost", days=(-2, -1))
+    context = server_context(file)
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context) as server:
+        url = f"https://localhost:{server.sockets[0].getsockname()[1]}"
+        agent = f"{{type: openai-chat, model: m, base_url: '{url}/v1', ca: {file}}}"
+        if name == "tools.t":
+            agent = "{type: python, ref: 'gateway.cli.demo.agent:reply'}"
+        tool = f"tools:\n  t: {{type: mcp, url: '{url}/mcp', ca: {file}}}\n" if name == "tools.t" else ""
+        (tmp_path / "gateway.yaml").write_text(f"version: 1\nagents:\n  a: {agent}\n{tool}")
+        ended = await command_line("check", "--live", "-c", str(tmp_path / "gateway.yaml"))
+    expected = "its certificate has expired: the server needs a new one, unless the clock of this machine is wrong\n"
+    assert ended.code == 69
+    assert ended.err.endswith(f": {name}: cannot be used: {expected}")
 
 
 @pytest.mark.parametrize("server", [ChatServer, ResponsesServer])

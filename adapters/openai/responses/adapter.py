@@ -2,18 +2,16 @@
 conversation (as a chain of responses, or as a `conversation`), or the gateway does and sends it whole every time.
 """
 
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from adapters.openai.responses.continuation import Chain, check_response_id, unknown_handle
 from adapters.openai.responses.conversation import ConversationAdapter
-from adapters.openai.responses.request import answered_calls, encode_input
 from adapters.openai.responses.service import RESPONSES, ResponsesService, ResponsesSettings
-from adapters.openai.responses.stream import ResponseParser
 from gateway.a2a.model import Message
 from gateway.ports.adapter import AdapterError, AdapterEvent, AdapterFactory, ErrorClass, ServiceRequest, StartedOver
 from gateway.ports.capabilities import Fate, Fetched, ProbeReport
-from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
+from gateway.ports.conversation import HandleKind, Item, Ownership, StorageOwner
 
 _FATES = {
     "queued": Fate.RUNNING,
@@ -44,8 +42,8 @@ class ResponsesAdapter(ResponsesService):
         handle = request.handle if keeps else None
         return self._respond(request, Chain(handle, keeps=keeps, verifies=self._verifies))
 
-    async def fetch(self, pending: str, answered: Collection[str] = ()) -> Fetched:
-        """`answered` as in ResponseParser."""
+    async def fetch(self, pending: str, sent: Sequence[Item] = ()) -> Fetched:
+        """`sent` are the items of the request, as far as they are known."""
         response = await self._http.request_json("GET", self._address(RESPONSES, pending), handle=pending)
         if response is None:
             return Fetched(Fate.GONE)
@@ -54,8 +52,8 @@ class ResponsesAdapter(ResponsesService):
         if fate is None:
             raise self._failures.error(ErrorClass.CONTRACT_BROKEN, f"a response has the status {status!r}")
         # Its predecessor was verified before its id became a pending handle.
-        chain = Chain(verifies=False)
-        return Fetched(fate, self._events_of(response, chain, answered) if fate is Fate.COMPLETED else ())
+        parser = self._parser(Chain(verifies=False), sent)
+        return Fetched(fate, self._events_of(response, parser) if fate is Fate.COMPLETED else ())
 
     def named_handle(self, message: Message) -> str | None:
         """A caller who uses the names of this API expects that the agent continues there."""
@@ -83,8 +81,7 @@ class BackgroundAdapter(ResponsesAdapter):
         """Reads the stream of a response again, from its first event on, because the meaning of an event depends on the
         earlier events. A backend that was itself interrupted also sends all events again. The core knows which output
         was already shown."""
-        answered = answered_calls(encode_input(request.items))
-        parser = ResponseParser(self._failures, Chain(request.handle, verifies=self._verifies), answered)
+        parser = self._parser(Chain(request.handle, verifies=self._verifies), request.items)
         opening = self._http.stream(f"{self._address(RESPONSES, pending)}?stream=true", handle=pending)
         begun = False
         try:
@@ -103,7 +100,7 @@ class BackgroundAdapter(ResponsesAdapter):
         else:
             return
         # The stream is not kept (any more), but the response itself may be.
-        found = await self.fetch(pending, answered)
+        found = await self.fetch(pending, request.items)
         match found.fate:
             case Fate.COMPLETED:
                 yield StartedOver()

@@ -39,8 +39,6 @@ class ResponseCalls:
         """Announced calls, by the key of their item."""
         self._of_client: dict[str, _Call] = {}
         """The calls that the backend does not run itself, by its id of the call."""
-        self._again: set[str] = set()
-        """Items that name a call of another item again. Nothing is told of them before they are complete."""
         self._early: dict[str, list[tuple[Callable[..., Sequence[port.AdapterEvent]], str | None]]] = {}
         """Arguments that came before their item: OGX does not know the kind of a call at its beginning."""
         self._nameless: list[wire.ResponseItem] = []
@@ -58,7 +56,7 @@ class ResponseCalls:
         if key in self._open or (not item.name and item.type == "mcp_call") or (not item.call_id and of_client):
             return ()
         if of_client and (item.call_id in self._of_client or item.call_id in self._answered):
-            self._again.add(key)
+            # It names a call again. Nothing is told of it before it is complete.
             return ()
         call = self._open[key] = self._begin(item)
         early = [event for add, given in self._early.pop(key, ()) for event in add(self, key, given)]
@@ -69,8 +67,7 @@ class ResponseCalls:
         call = self._open.get(key)
         if call is not None:
             return (port.ToolCallArguments(call.call_id, delta),) if call.arguments is None else ()
-        if key not in self._again:
-            self._early.setdefault(key, []).append((ResponseCalls.add_arguments, delta))
+        self._early.setdefault(key, []).append((ResponseCalls.add_arguments, delta))
         return ()
 
     def end_arguments(self, key: str, arguments: str | None) -> Sequence[port.AdapterEvent]:

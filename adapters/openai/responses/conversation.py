@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from adapters.openai.responses.continuation import Chain, InConversation, check_conversation_id, unknown_handle
-from adapters.openai.responses.request import answered_calls, encode_input
+from adapters.openai.responses.request import encode_input
 from adapters.openai.responses.service import CONVERSATIONS, PAGE_SIZE, ResponsesService
 from gateway.a2a.model import Json
 from gateway.ports.adapter import AdapterEvent, CallStarted, ErrorClass, ServiceRequest
@@ -55,13 +55,13 @@ class ConversationAdapter(ResponsesService):
             return Tail(0)
         newest_first, whole = await self._newest(handle)
         last_item = request.state.get("last_item") if isinstance(request.state, dict) else None
-        sent = encode_input(request.items)
-        found = match_tail(newest_first, last_item, sent, whole=whole)
+        found = match_tail(newest_first, last_item, encode_input(request.items), whole=whole)
         if found is None:
             return None
         held, added = found
         answer = {"status": "completed", "output": added}
-        return Tail(held, self._events_of(answer, InConversation(handle), answered_calls(sent)) if added else ())
+        parser = self._parser(InConversation(handle), request.items)
+        return Tail(held, self._events_of(answer, parser) if added else ())
 
     async def _newest(self, handle: str) -> tuple[list[Json], bool]:
         """Returns the newest items, the newest first, and whether they are all items. Raises: AdapterError."""

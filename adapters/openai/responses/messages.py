@@ -52,7 +52,7 @@ class ResponseMessages:
         return bool(self._ended) or any(message.pieces for message in self._open.values())
 
     def announce(self, item: wire.ResponseItem, index: int | None) -> None:
-        if item.key not in self._open and item.key not in self._ended:
+        if item.key not in self:
             self._open[item.key] = _Message(item.key, index, announced=True, commentary=item.is_commentary)
 
     def add_delta(self, event: wire.Event) -> Sequence[port.AdapterEvent]:

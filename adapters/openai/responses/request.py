@@ -4,7 +4,7 @@ back, except the id of the call or the question that an item answers.
 Source: OpenAI API description 2.3.0, schema `InputItem`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from adapters.openai import encoding
@@ -25,9 +25,9 @@ def encode_input(items: Sequence[Item]) -> list[Json]:
     return [encoded for item in items if (encoded := _item(item, ids, fresh)) is not None]
 
 
-def answered_calls(sent: Sequence[Json]) -> frozenset[str]:
-    """The ids of the calls whose outputs are in the `input` of a request."""
-    return frozenset(item["call_id"] for item in sent if item.get("type") == "function_call_output")
+def answered_calls(items: Iterable[Item]) -> frozenset[str]:
+    """The ids of the calls whose outputs these items of a request bring."""
+    return frozenset(item.call_id for item in items if isinstance(item, OutputItem) and item.approved is None)
 
 
 def _fresh_decisions(items: Sequence[Item]) -> frozenset[str]:

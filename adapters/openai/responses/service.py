@@ -1,7 +1,7 @@
 """Settings of an agent of type `openai-responses`, and the base class of its adapters, which calls the endpoints that
 all of them use."""
 
-from collections.abc import AsyncGenerator, Collection, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Literal, Self
 from urllib.parse import quote
@@ -18,7 +18,7 @@ from gateway.a2a.model import Json
 from gateway.config.agents import HistoryConfig, check_window
 from gateway.config.settings import Count
 from gateway.ports.adapter import AdapterError, AdapterEvent, ErrorClass, ServiceRequest
-from gateway.ports.conversation import StorageOwner
+from gateway.ports.conversation import Item, StorageOwner
 
 RESPONSES = "responses"
 CONVERSATIONS = "conversations"
@@ -152,10 +152,13 @@ class ResponsesService(OpenAIService):
         super().__init__(settings, RESPONSES, settings.fields, encode_tool, settings.secrets())
 
     def _respond(self, request: ServiceRequest, continuation: Continuation) -> AsyncGenerator[AdapterEvent, None]:
-        sent = encode_input(request.items)
-        body = self._offer.fields(request.tools) | {"input": sent} | continuation.fields
+        body = self._offer.fields(request.tools) | {"input": encode_input(request.items)} | continuation.fields
         opening = self._http.stream(self._url, msgspec.json.encode(body), handle=continuation.handle)
-        return self._events(opening, ResponseParser(self._failures, continuation, answered_calls(sent)))
+        return self._events(opening, self._parser(continuation, request.items))
+
+    def _parser(self, continuation: Continuation, items: Sequence[Item] = ()) -> ResponseParser:
+        """The parser of the response to a request with these items."""
+        return ResponseParser(self._failures, continuation, answered_calls(items))
 
     async def _events(
         self, opening: AbstractAsyncContextManager[EventStream], parser: ResponseParser
@@ -177,12 +180,10 @@ class ResponsesService(OpenAIService):
                 yield event
             raise
 
-    def _events_of(
-        self, response: Json, continuation: Continuation, answered: Collection[str] = ()
-    ) -> tuple[AdapterEvent, ...]:
-        """The events of a call whose stream ends with this response. `answered` as in ResponseParser."""
+    def _events_of(self, response: Json, parser: ResponseParser) -> tuple[AdapterEvent, ...]:
+        """The events of a call whose stream ends with this response."""
         event = {"type": f"response.{response['status']}", "response": response}
-        return tuple(ResponseParser(self._failures, continuation, answered).receive(msgspec.json.encode(event)))
+        return tuple(parser.receive(msgspec.json.encode(event)))
 
     async def forget(self, handle: str) -> None:
         kind = next((kind for prefix, kind in _PREFIXES.items() if handle.startswith(prefix)), self.kept)
@@ -223,8 +224,7 @@ class ResponsesService(OpenAIService):
     async def _probe_handle(self, continuation: Continuation) -> str | None:
         """Requests a response that the service does not store. Returns its handle at the first output."""
         body = {"input": PROMPT} | continuation.fields | {"store": False}
-        receive = ResponseParser(self._failures, continuation).receive
-        return await self._start_answer(body, receive, handle=continuation.handle)
+        return await self._start_answer(body, self._parser(continuation).receive, handle=continuation.handle)
 
     async def _refuses(self, continuation: Continuation) -> bool | None:
         """Whether the service or this adapter refuses an unknown handle, or None when the service refuses the request

@@ -15,6 +15,8 @@ from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
+from gateway.cli.console.columns import cut, pad, width
+
 # Control characters except tab and newline, changes of text direction, other line ends, surrogates.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _NOTE_LENGTH = 200
@@ -78,8 +80,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def one_line(text: str) -> str:
-    line = " ".join(visible(text).split())
-    return line if len(line) <= _NOTE_LENGTH else line[: _NOTE_LENGTH - 1] + "…"
+    return cut(" ".join(visible(text).split()), _NOTE_LENGTH)
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
@@ -149,7 +150,7 @@ class Screen:
         self._err.write(f"{up}\x1b[2m{line}\x1b[0m\n" if self._dims else f"{line}\n")
         self._err.flush()
         # A line that takes two rows cannot be replaced by going up one.
-        self._last_about = about if len(line) < shutil.get_terminal_size().columns else None
+        self._last_about = about if about and width(line) < shutil.get_terminal_size().columns else None
 
     @property
     def paints(self) -> bool:
@@ -177,26 +178,23 @@ def print_rows(out: TextIO, heads: Sequence[str], rows: Sequence[Sequence[str]],
     if not out.isatty():
         out.writelines("\t".join(row) + "\n" for row in cells)
         return
-    table, columns = [list(heads), *cells], shutil.get_terminal_size().columns
+    table, room = [list(heads), *cells], shutil.get_terminal_size().columns
     for head in optional:
-        if sum(_widths(table)) + _LAST_COLUMN <= columns:
+        if sum(_widths(table)) + _LAST_COLUMN <= room:
             break
         at = table[0].index(head)
         for row in table:
             del row[at]
     widths = _widths(table)
+    room -= sum(widths)
     for row in table:
-        begin = "".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))
-        out.write(f"{begin}{_cut(row[-1], columns - len(begin))}".rstrip() + "\n")
-
-
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: room - 1] + "…" if room > 0 else ""
+        begin = "".join(pad(cell, columns) for cell, columns in zip(row, widths, strict=False))
+        out.write(f"{begin}{cut(row[-1], room)}".rstrip() + "\n")
 
 
 def _widths(table: Sequence[Sequence[str]]) -> list[int]:
-    """Of all columns but the last, with the space between two columns."""
-    return [max(len(row[column]) for row in table) + 2 for column in range(len(table[0]) - 1)]
+    """Columns of a terminal for all columns of the table but the last, with the space between two."""
+    return [max(width(row[column]) for row in table) + 2 for column in range(len(table[0]) - 1)]
 
 
 def local_time(out: TextIO, timestamp: str) -> str:

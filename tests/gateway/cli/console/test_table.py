@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from gateway.cli.console.columns import cut
 from gateway.cli.console.output import local_time, print_rows
 
 HEADS = ("TASK", "STATE", "BEGAN WITH")
@@ -46,6 +47,43 @@ def test_times_are_local_on_a_terminal_and_untouched_in_a_pipe() -> None:
     assert local_time(Terminal(), moment)[-6:] == ":00:00"
     assert local_time(Terminal(), "soon") == "soon"
     assert os.linesep not in local_time(Terminal(), moment)
+
+
+WIDE = ["天气预报", "e\u0301te\u0301", "👩‍👩‍👧", "🇳🇴🇩🇪", "plain", "日本"]
+
+
+def test_columns_of_wide_and_joined_characters_stand_under_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = Terminal()
+    print_rows(out, ("NAME", "WHAT"), [(name, "x") for name in WIDE])
+    assert out.getvalue().splitlines() == [
+        "NAME      WHAT",
+        "天气预报  x",
+        "e\u0301te\u0301       x",
+        "👩‍👩‍👧        x",
+        "🇳🇴🇩🇪      x",
+        "plain     x",
+        "日本      x",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "shown"),
+    [
+        ("天气预报", 8, "天气预报"),
+        ("天气预报", 7, "天气预…"),
+        ("天气预报", 6, "天气…"),
+        ("ae\u0301e\u0301e\u0301", 3, "ae\u0301…"),
+        ("a👩‍👩‍👧b👩‍👩‍👧c", 5, "a👩‍👩‍👧b…"),
+        ("a🇳🇴🇩🇪", 4, "a🇳🇴…"),
+        ("👍🏽👍🏽", 3, "👍🏽…"),
+        ("天", 1, "…"),
+        ("天", 0, ""),
+        ("plain", 4, "pla…"),
+    ],
+)
+def test_no_character_that_a_person_sees_is_cut(text: str, room: int, shown: str) -> None:
+    assert cut(text, room) == shown
 
 
 def narrow(width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:

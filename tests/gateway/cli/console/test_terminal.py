@@ -90,6 +90,7 @@ def test_a_note_is_not_replaced_after_other_text_or_when_it_takes_two_rows(monke
     screen.note("1 of 2", about="a")
     screen.answer("Hel")
     screen.note("2 of 2 and longer than a row", about="a")
+    screen.note("3 天气预报天气预报天气", about="a")
     screen.note("done", about="a")
     assert "\x1b[1A" not in err.getvalue()
 

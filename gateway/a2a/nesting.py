@@ -20,13 +20,18 @@ class TooDeep(msgspec.DecodeError):
 
 def fits(value: object) -> bool:
     """Whether the value is nested at most `DEEPEST` deep."""
-    layer = [value] if isinstance(value, dict | list | tuple) else []
+    layer: list[object] = [value]
     for _ in range(DEEPEST):
-        if not layer:
+        below: list[object] = []
+        for each in layer:
+            if isinstance(each, dict):
+                below += each.values()
+            elif isinstance(each, list | tuple):
+                below += each
+        if not below:
             return True
-        members = (each.values() if isinstance(each, dict) else each for each in layer)
-        layer = [one for inside in members for one in inside if isinstance(one, dict | list | tuple)]
-    return not layer
+        layer = below
+    return not any(isinstance(each, dict | list | tuple) for each in layer)
 
 
 def decode(text: str) -> Json:

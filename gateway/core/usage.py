@@ -3,8 +3,6 @@ absent, and a report in an unknown form counts as none.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import reduce
-from operator import add
 from typing import NamedTuple
 
 import msgspec
@@ -32,8 +30,6 @@ class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     total_tokens: int | None = None
 
     def __add__(self, other: "Usage") -> "Usage":
-        if self is NONE or other is NONE:
-            return other if self is NONE else self
         return Usage(*map(_sum, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
@@ -151,13 +147,21 @@ def reported(points: Iterable[CommitPoint]) -> Usage:
 
 
 def total(usages: Iterable[Usage]) -> Usage:
-    return reduce(add, usages, NONE)
+    whole = NONE
+    for each in usages:
+        if each is not NONE:
+            whole = each if whole is NONE else whole + each
+    return whole
 
 
 def in_metadata(turn: Usage, task: Usage) -> dict[str, Json]:
     """The metadata that shows the tokens of a turn, and of its task so far; empty where nothing was reported."""
-    shown = {name: msgspec.to_builtins(value) for name, value in (("turn", turn), ("task", task)) if value is not NONE}
-    return {USAGE: shown} if shown else {}
+    if task is NONE:
+        return {}
+    whole = msgspec.to_builtins(task)
+    if turn is task:
+        return {USAGE: {"turn": whole, "task": whole}}
+    return {USAGE: {"task": whole} if turn is NONE else {"turn": msgspec.to_builtins(turn), "task": whole}}
 
 
 def shown_in(metadata: Mapping[str, Json] | None) -> Usage | None:
@@ -173,13 +177,13 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 
 def _first(report: Json, places: _Places) -> int | None:
-    return next((number for path in places if (number := _at(report, path)) is not None), None)
-
-
-def _at(report: Json, path: tuple[str, ...]) -> int | None:
-    for name in path:
-        report = report.get(name) if isinstance(report, dict) else None
-    return _number(report)
+    for path in places:
+        value = report
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is not None and (number := _number(value)) is not None:
+            return number
+    return None
 
 
 def _number(value: Json) -> int | None:

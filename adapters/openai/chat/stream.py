@@ -207,7 +207,7 @@ class CompletionParser:
             raise self._failures.from_event({"message": chunk.message, "code": chunk.code})
         if chunk.usage is not None:
             self.usage = chunk.usage
-        elif isinstance(chunk.x_groq, dict):
+        elif chunk.x_groq is not None and isinstance(chunk.x_groq, dict):
             # Groq reports the tokens here, whatever it was asked for.
             self.usage = chunk.x_groq.get("usage", self.usage)
         for choice in chunk.choices or ():

@@ -22,6 +22,7 @@ from uvicorn.server import ServerState
 
 from gateway.foundation.keep_alive import SERVER_KEEP_ALIVE
 from gateway.http.batching_transport import BatchingTransport
+from gateway.http.close_delimited import close_delimited
 from gateway.http.reply import status_body
 from gateway.http.request_head import HeadRefused, check_framing, read_target
 
@@ -220,6 +221,8 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGIApp) -> None:  # type: ignore[override]
         self._served = cycle
+        if cycle.scope["http_version"] == "1.0":
+            app = close_delimited(app, cycle)
         super()._start_asgi_task(cycle, app)  # type: ignore[arg-type]
 
     # --- a peer that sends nothing more

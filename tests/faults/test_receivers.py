@@ -72,7 +72,11 @@ BAD: dict[str, tuple[Any, str, str]] = {
     "hangs": (_hangs, "active", "timed out"),
     "resets": (_resets, "active", "the connection broke, or what came was no HTTP"),
     "no HTTP": (_no_http, "active", "the connection broke, or what came was no HTTP"),
-    "TLS": (_answers(200), "active", "TLS failed"),
+    "TLS": (
+        _answers(200),
+        "active",
+        "it does not answer in TLS; does its address begin with http:// and not with https://?",
+    ),
     "down": (None, "active", "could not connect"),
 }
 """The answer, the state of its configuration afterwards, and its last error."""

@@ -30,6 +30,8 @@ class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     total_tokens: int | None = None
 
     def __add__(self, other: "Usage") -> "Usage":
+        if self is NONE or other is NONE:
+            return other if self is NONE else self
         return Usage(*map(_sum, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
@@ -149,8 +151,7 @@ def reported(points: Iterable[CommitPoint]) -> Usage:
 def total(usages: Iterable[Usage]) -> Usage:
     whole = NONE
     for each in usages:
-        if each is not NONE:
-            whole = each if whole is NONE else whole + each
+        whole += each
     return whole
 
 

@@ -33,7 +33,8 @@ _TEXT_KEYS = {"filename": "filename", "mediaType": "media_type"}
 class Turn:
     """One message that the agent function answers.
 
-    `message` is that message and `first_message` the message that began its task, both as A2A 1.0 JSON. `history` holds
+    `message` is that message and `first_message` the message that began its task, both as A2A 1.0 JSON; they are the same
+    one until the function has raised InputRequired or AuthRequired. `history` holds
     the earlier messages of the context, the oldest first, as `{"role": "ROLE_USER" | "ROLE_AGENT", "parts": [...]}`.
     `state` is a dict of JSON that belongs to the conversation; its content after a successful turn is passed to the
     next turn.

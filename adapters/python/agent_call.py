@@ -6,7 +6,7 @@ import msgspec
 
 from adapters.python.calls import CallFailed, Failure
 from adapters.python.function_call import ReturnedValue, answer
-from adapters.python.reference import AgentFunction, takes_text
+from adapters.python.reference import FunctionSettings, load_agent, takes_text
 from adapters.python.values import ValueTranslator, checked_contract
 from adapters.python.worker import Run, summary
 from gateway import agent
@@ -58,9 +58,13 @@ def encoded(request: ServiceRequest) -> bytes:
 class AgentService:
     """Emits the events of a call, CallCompleted or DirectReply the last of them."""
 
-    def __init__(self, function: AgentFunction, clock: Clock, *, direct_replies: bool) -> None:
-        self._function = function
-        self._takes_text = takes_text(function)
+    tool = None
+
+    def __init__(self, settings: FunctionSettings, clock: Clock, *, direct_replies: bool) -> None:
+        """Raises: ValueError when there is no such function."""
+        self._settings = settings
+        self._function = load_agent(settings)
+        self._takes_text = takes_text(self._function)
         self._direct_replies = direct_replies
         self._clock = clock
 
@@ -99,7 +103,8 @@ class AgentService:
             raise _broken(error.detail) from error
 
     def failure(self, error: BaseException) -> Failure:
-        return Failure(ErrorClass.BACKEND_FAILED, summary(error))
+        remedy = self._settings.remedy(error)
+        return Failure(ErrorClass.BACKEND_FAILED, summary(error) + (f"\n{remedy}" if remedy else ""))
 
 
 def _broken(detail: str) -> CallFailed:

@@ -31,7 +31,6 @@ from adapters.python.worker import Run, Service, Worker, escaped
 from gateway.foundation.clock import Clock
 from gateway.foundation.forks import keep_from_copies
 from gateway.foundation.logs import take_over_logging
-from gateway.ports.tools import SourceTool
 
 _PR_SET_PDEATHSIG = 1
 """Source: Linux, prctl(2)."""
@@ -128,24 +127,23 @@ class Function:
     def _begin(self, message: wire.Begin) -> None:
         context = {"base_dir": Path(message.base_dir), "name": message.name}
         try:
-            settings, service, tool = _load(message, context)
+            settings, service = _load(message, context)
         except ValueError as error:
             self._outbox.post(wire.encode(wire.Refused(str(error))))
             self._thread.close()
             return
         watch.add(self._thread, self._under_way, settings.blocked_after)
         self._worker = Worker(service, self, self._under_way, {})
-        self._outbox.post(wire.encode(wire.Ready(tool)))
+        self._outbox.post(wire.encode(wire.Ready(service.tool)))
 
 
-def _load(message: wire.Begin, context: dict[str, object]) -> tuple[FunctionSettings, Service, SourceTool | None]:
+def _load(message: wire.Begin, context: dict[str, object]) -> tuple[FunctionSettings, Service]:
     """Raises: ValueError when there is no such function."""
-    if message.kind == "agent":
+    if message.kind == PythonSettings.kind:
         agent = PythonSettings.model_validate_json(bytes(message.settings), context=context)
-        return agent, agent_service(agent, Clock()), None
+        return agent, agent_service(agent, Clock())
     settings = PythonToolSettings.model_validate_json(bytes(message.settings), context=context)
-    tool = ToolService(settings)
-    return settings, tool, tool.tool
+    return settings, ToolService(settings)
 
 
 class _Records(logging.Handler):

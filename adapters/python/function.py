@@ -4,6 +4,7 @@ A template for adapters: settings, a class with `ownership`, `call` and `aclose`
 """
 
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import cast
 
 import structlog
@@ -11,9 +12,9 @@ from pydantic import Field
 
 from adapters.python.agent_call import AgentService, encoded
 from adapters.python.calls import CallFailed, Calls
-from adapters.python.process_host import NotRunning, ProcessHost
-from adapters.python.reference import FunctionSettings, load_agent
-from adapters.python.thread_host import ThreadHost
+from adapters.python.host import host_of
+from adapters.python.process_host import NotRunning
+from adapters.python.reference import FunctionSettings
 from gateway.foundation.clock import Clock
 from gateway.ports.adapter import AdapterError, AdapterEvent, AdapterFactory, CallStarted, ErrorClass, ServiceRequest
 from gateway.ports.capabilities import ProbeReport
@@ -28,12 +29,14 @@ _GRACE = 1.0
 class PythonSettings(FunctionSettings):
     """An agent of type `python`."""
 
+    kind = "agent"
+
     direct_replies: bool = Field(False, description="Let it answer with a bare message instead of a task.")
 
 
 def agent_service(settings: PythonSettings, clock: Clock) -> AgentService:
     """Raises: ValueError when there is no such function."""
-    return AgentService(load_agent(settings), clock, direct_replies=settings.direct_replies)
+    return AgentService(settings, clock, direct_replies=settings.direct_replies)
 
 
 class PythonFunction:
@@ -44,14 +47,8 @@ class PythonFunction:
     def __init__(self, settings: PythonSettings, clock: Clock | None = None) -> None:
         """Raises: ValueError when there is no such function. One that runs in a process is looked for there."""
         self._ref = settings.ref
-        self._owner = {"agent": settings.name}
-        self._host: ThreadHost | ProcessHost
-        if settings.run_in == "process":
-            settings.check_place()
-            self._host = ProcessHost(self._owner, settings.begin("agent"))
-        else:
-            service = agent_service(settings, clock or Clock())
-            self._host = ThreadHost(settings.key("agent"), self._owner, self._owner, service, settings.blocked_after)
+        self._owner = settings.owner
+        self._host = host_of(settings, partial(agent_service, settings, clock or Clock()))
 
     async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         given = encoded(request)

@@ -4,9 +4,11 @@ up only its own call."""
 import asyncio
 import contextvars
 import inspect
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -38,6 +40,9 @@ class CallThread:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
+        # What it has printed without an end of a line.
+        with suppress(Exception):
+            sys.stdout.flush()
 
     async def run(self, function: Callable[[], T]) -> T:
         """Raises: the exception of the function."""

@@ -1,5 +1,6 @@
 """Resolves `module:name` to a function. Law: an error names the reference and the remedy."""
 
+import ast
 import hashlib
 import importlib
 import importlib.util
@@ -11,10 +12,11 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import msgspec
 from pydantic import Field, PrivateAttr, field_validator
+from structlog.contextvars import bind_contextvars
 
 from adapters.python import wire
 from adapters.python.forks import outcome
@@ -39,6 +41,7 @@ class FunctionSettings(Settings):
     blocked_after: Duration = Field(
         duration("1s"), gt=0, description="After which time the log says which line blocks its event loop."
     )
+    kind: ClassVar[str]
     _base_dir: Path = PrivateAttr(default=Path())
     _name: str | None = PrivateAttr(default=None)
 
@@ -57,13 +60,15 @@ class FunctionSettings(Settings):
 
     def load(self) -> Callable[..., Any]:
         """Raises: ValueError when there is no such function."""
-        ref, folder = self.ref, self._base_dir.resolve()
+        ref, folder = self.ref, self._folder
         source, _, name = ref.rpartition(":")
-        if source.endswith(".py"):
-            module = _without_loop(partial(_load_file, ref, folder / source))
-        else:
-            module = _without_loop(partial(_import, ref, source, folder))
-        _check_imports(ref, module, (folder / source).parent if source.endswith(".py") else folder)
+        load = (
+            partial(_load_file, folder / Path(source).name)
+            if source.endswith(".py")
+            else partial(_import, source, folder)
+        )
+        module = _without_loop(partial(load, ref), self.owner)
+        _check_imports(ref, module, folder)
         try:
             function = attrgetter(name)(module)
         except AttributeError as error:
@@ -75,14 +80,31 @@ class FunctionSettings(Settings):
         found: Callable[..., Any] = function
         return found
 
+    def remedy(self, error: BaseException) -> str | None:
+        """What to do about an error of the function, where a package of the gateway has led to it."""
+        return _remedy(error, self._folder)
+
+    @property
+    def _folder(self) -> Path:
+        """Where the function finds its modules: the folder of its file, or else that of the configuration."""
+        source = self.ref.rpartition(":")[0]
+        return (self._base_dir / source).resolve().parent if source.endswith(".py") else self._base_dir.resolve()
+
     @property
     def name(self) -> str:
         """The name of the entry in the configuration, or else the reference."""
         return self._name or self.ref
 
-    def key(self, kind: str) -> Hashable:
-        """Equal for the same entry of the same configuration; an entry without a configuration equals no other."""
-        return (kind, self._base_dir.resolve(), self._name, self.ref) if self._name is not None else object()
+    @property
+    def owner(self) -> dict[str, str]:
+        """As the lines of the log name the function."""
+        return {self.kind: self.name}
+
+    def loop(self) -> tuple[Hashable, dict[str, str]]:
+        """The event loop on which it runs in a thread: a key, and its owner in the log. The key is the same one for the same
+        entry of the same configuration; an entry without a configuration has one of its own."""
+        key = (self.kind, self._base_dir.resolve(), self._name, self.ref) if self._name is not None else object()
+        return key, self.owner
 
     @property
     def module(self) -> str:
@@ -90,10 +112,10 @@ class FunctionSettings(Settings):
         source = self.ref.rpartition(":")[0]
         return str((self._base_dir / source).resolve()) if source.endswith(".py") else source
 
-    def begin(self, kind: str) -> wire.Begin:
+    def begin(self) -> wire.Begin:
         """The function, as its process is told."""
         settings = msgspec.Raw(self.model_dump_json().encode())
-        return wire.Begin(kind, self.name, str(self._base_dir.resolve()), settings)
+        return wire.Begin(self.kind, self.name, str(self._base_dir.resolve()), settings)
 
     def check_place(self) -> None:
         """Without running the module. Raises: ValueError when there is no such file or module."""
@@ -109,10 +131,15 @@ class FunctionSettings(Settings):
             raise _no_module(self.ref, top, folder)
 
 
-def _without_loop(load: Callable[[], ModuleType]) -> ModuleType:
+def _without_loop(load: Callable[[], ModuleType], owner: dict[str, str]) -> ModuleType:
     """Loads a module where no event loop runs: what it begins at its import would run on the gateway's."""
     loaded: list[tuple[Any, BaseException | None]] = []
-    thread = threading.Thread(target=lambda: loaded.append(outcome(load)), name="python import", daemon=True)
+
+    def run() -> None:
+        bind_contextvars(**owner)
+        loaded.append(outcome(load))
+
+    thread = threading.Thread(target=run, name="python import", daemon=True)
     thread.start()
     thread.join()
     ((module, error),) = loaded
@@ -138,7 +165,7 @@ def takes_text(function: AgentFunction) -> bool:
     return parameter.annotation in (str, "str") or parameter.name == "text"
 
 
-def _import(ref: str, name: str, base_dir: Path) -> ModuleType:
+def _import(name: str, base_dir: Path, ref: str) -> ModuleType:
     _add_to_path(base_dir)
     try:
         return importlib.import_module(name)
@@ -150,7 +177,7 @@ def _import(ref: str, name: str, base_dir: Path) -> ModuleType:
         raise _import_error(ref, error, base_dir) from error
 
 
-def _load_file(ref: str, path: Path) -> ModuleType:
+def _load_file(path: Path, ref: str) -> ModuleType:
     """The module in this file; the same module for every agent that names the file."""
     path = path.resolve()
     name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
@@ -183,25 +210,40 @@ def _no_file(ref: str, path: Path) -> ValueError:
 
 def _import_error(ref: str, error: BaseException, folder: Path) -> ValueError:
     source = ref.rpartition(":")[0]
-    match error:
-        case ImportError(name=str() as name):
-            hidden = _hidden(name, folder)
-        case AttributeError(obj=ModuleType(__name__=name)):
-            hidden = _hidden(name, folder)
-        case _:
-            hidden = None
-    remedy = hidden or "mend it, or install what it needs beside the gateway"
+    remedy = _remedy(error, folder) or "mend it, or install what it needs beside the gateway"
     return ValueError(f"{ref!r}: importing {source!r} failed with {type(error).__name__}: {error}; {remedy}")
 
 
+def _remedy(error: BaseException | None, folder: Path) -> str | None:
+    while error is not None:
+        match error:
+            case ImportError(name=str() as name) | AttributeError(obj=ModuleType(__name__=name)):
+                if found := _hidden(name, folder):
+                    return found
+        error = error.__cause__ or error.__context__
+    return None
+
+
 def _check_imports(ref: str, module: ModuleType, folder: Path) -> None:
-    """Raises: ValueError for a module that has imported a package of the gateway instead of what is beside it."""
-    for value in vars(module).values():
-        # The API of agents is in the package `gateway`, which a module may therefore mean.
-        if isinstance(value, ModuleType) and not value.__name__.startswith("gateway"):
-            hidden = _hidden(value.__name__, folder)
+    """Raises: ValueError for a module that imports, now or in a function, a package of the gateway instead of what is beside
+    it."""
+    try:
+        source = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError, SyntaxError):  # a module without a source
+        return
+    for node in ast.walk(source):
+        match node:
+            case ast.Import(names=names):
+                imported = [each.name for each in names]
+            case ast.ImportFrom(module=str() as name, level=0):
+                imported = [name]
+            case _:
+                continue
+        for name in imported:
+            # The API of agents is in the package `gateway`, which a module may therefore mean.
+            hidden = None if name.partition(".")[0] == "gateway" else _hidden(name, folder)
             if hidden is not None:
-                raise ValueError(f"{ref!r}: it imports {value.__name__!r}; {hidden}")
+                raise ValueError(f"{ref!r}: it imports {name!r}; {hidden}")
 
 
 def _hidden(name: str, folder: Path) -> str | None:

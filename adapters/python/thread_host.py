@@ -13,7 +13,9 @@ from functools import partial
 from adapters.python.block_watch import WatchedLoop, watch
 from adapters.python.calls import Calls, Failure
 from adapters.python.loop_thread import LoopThread, Mailbox, Step, do_all
+from adapters.python.reference import FunctionSettings
 from adapters.python.worker import Run, Service, Worker, escaped
+from gateway.ports.tools import SourceTool
 
 _GRACE = 3.0
 """Seconds that the end of a thread has. After that nothing waits for it."""
@@ -54,22 +56,20 @@ _loops: dict[Hashable, _SharedLoop] = {}
 
 
 class ThreadHost:
-    """Makes the calls of one function, which `owner` names. For one event loop of the gateway."""
+    """Makes the calls of one function. For one event loop of the gateway."""
 
-    def __init__(
-        self,
-        key: Hashable,
-        loop_owner: Mapping[str, str],
-        owner: Mapping[str, str],
-        service: Service,
-        blocked_after: float,
-    ) -> None:
-        self._key = key
-        self._owner = owner
+    def __init__(self, settings: FunctionSettings, service: Service) -> None:
+        key, owner = settings.loop()
+        self._key: Hashable = key
+        self._owner = settings.owner
         self._service = service
-        self._loop = _loops.setdefault(key, _SharedLoop(loop_owner, blocked_after))
+        self._loop = _loops.setdefault(key, _SharedLoop(owner, settings.blocked_after))
         self._loop.users += 1
         self._calls: Calls | None = None
+
+    async def tool(self) -> SourceTool | None:
+        """The description of a function that is a tool."""
+        return self._service.tool
 
     async def calls(self) -> Calls:
         if self._calls is None:

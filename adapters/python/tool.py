@@ -1,7 +1,7 @@
 """A source of tools of `type: python`: one function. Law: its signature is the schema, its docstring the description."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, get_type_hints
 
@@ -13,9 +13,9 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from adapters.python.calls import CallFailed, Failure
 from adapters.python.function_call import CallThread, is_async
-from adapters.python.process_host import NotRunning, ProcessHost
+from adapters.python.host import host_of
+from adapters.python.process_host import NotRunning
 from adapters.python.reference import FunctionSettings
-from adapters.python.thread_host import ThreadHost
 from adapters.python.worker import Run
 from gateway.a2a.model import Json
 from gateway.ports.tools import ConsentNeeded, SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
@@ -27,9 +27,14 @@ _BROKEN, _CONSENT = "broken", "consent"
 class PythonToolSettings(FunctionSettings):
     """A tool of type `python`: one function."""
 
+    kind = "tool"
     idempotent: bool = Field(
         False, description="Running it twice does what once does, so it may run again after a restart."
     )
+
+    def loop(self) -> tuple[Hashable, dict[str, str]]:
+        """That of its module, which the tools of the module share."""
+        return ("module", self.module), {"tools": self.module}
 
 
 class PythonTool:
@@ -40,23 +45,10 @@ class PythonTool:
         """Raises: ValueError when there is no such function, or its arguments cannot be described. One that runs in a
         process is looked for there."""
         self._tools: tuple[SourceTool, ...] = ()
-        self._host: ThreadHost | ProcessHost
-        if settings.run_in == "process":
-            settings.check_place()
-            self._host = ProcessHost({"tool": settings.name}, settings.begin("tool"))
-        else:
-            service = ToolService(settings)
-            self._tools = (service.tool,)
-            self._host = ThreadHost(
-                ("module", settings.module),
-                {"tools": settings.module},
-                {"tool": settings.name},
-                service,
-                settings.blocked_after,
-            )
+        self._host = host_of(settings, partial(ToolService, settings))
 
     async def tools(self) -> tuple[SourceTool, ...]:
-        if not self._tools and isinstance(self._host, ProcessHost):
+        if not self._tools:
             try:
                 tool = await self._host.tool()
             except NotRunning as error:
@@ -92,6 +84,7 @@ class ToolService:
 
     def __init__(self, settings: PythonToolSettings) -> None:
         """Raises: ValueError when there is no such function, or its arguments cannot be described."""
+        self._settings = settings
         self._function = settings.load()
         name = settings.ref.rpartition(".")[2].rpartition(":")[2]
         try:
@@ -110,7 +103,9 @@ class ToolService:
     def failure(self, error: BaseException) -> Failure:
         if isinstance(error, ConsentNeeded):
             return Failure(_CONSENT, error.detail, error.pages)
-        return Failure(_BROKEN, f"{self.tool.name} raised {type(error).__name__}: {error}")
+        remedy = self._settings.remedy(error)
+        detail = f"{self.tool.name} raised {type(error).__name__}: {error}"
+        return Failure(_BROKEN, f"{detail}; {remedy}" if remedy else detail)
 
     async def _output(self, arguments: dict[str, Json]) -> ToolOutput:
         try:

@@ -17,6 +17,7 @@ from structlog.contextvars import bind_contextvars
 from adapters.python.calls import WINDOW, CallFailed, Failure, GatewayPort, weight
 from adapters.python.forks import end_copy
 from gateway.foundation.tracebacks import drop_tracebacks
+from gateway.ports.tools import SourceTool
 
 log = structlog.get_logger("adapters.python.worker")
 
@@ -104,7 +105,10 @@ _current: contextvars.ContextVar[Run] = contextvars.ContextVar("adapters.python.
 
 
 class Service(Protocol):
-    """Runs one call of a function. What it emits is the call's result."""
+    """Runs one call of a function. What it emits is the call's result. `tool` describes a function that is a tool."""
+
+    @property
+    def tool(self) -> SourceTool | None: ...
 
     async def run(self, given: bytes, run: Run) -> None:
         """Raises: CallFailed, or whatever the function raises."""

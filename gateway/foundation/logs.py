@@ -35,6 +35,9 @@ _TALKATIVE = ("aiohttp", "alembic", "asyncio", "httpcore", "httpcore2", "httpx",
 _REPEATING = ("mcp.client.stdio", "mcp.client.streamable_http")
 """Loggers of libraries that write, with a traceback, what their callers get as an error; they are heard at `debug` alone."""
 
+_LONGEST = 8192
+"""Characters of a line that is told before its end."""
+
 _encoder = json.JSONEncoder(default=repr)
 _basic_config = logging.basicConfig
 
@@ -67,7 +70,8 @@ def log_format(given: Literal["auto", "text", "json"]) -> LogFormat:
 
 
 def configure_logging(level: int = logging.INFO, form: LogFormat = "json") -> None:
-    """The lines of the gateway, and those that adapters, libraries and functions of the operator write with `logging`."""
+    """The lines of the gateway, and those that adapters, libraries and functions of the operator write with `logging`,
+    or print in a thread."""
     # With `utc=False` the time is that of the machine, which is what a person at a terminal compares it with.
     stamp = structlog.processors.TimeStamper(fmt=_TIME[form], utc=form == "json")
     common: list[Processor] = [structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, stamp]
@@ -81,6 +85,7 @@ def configure_logging(level: int = logging.INFO, form: LogFormat = "json") -> No
         cache_logger_on_first_use=True,
     )
     take_over_logging(level, _last_resort([*common, structlog.stdlib.add_logger_name], output))
+    _take_over_stdout()
 
 
 def write_lines(lines: Iterable[tuple[int, Mapping[str, object]]]) -> None:
@@ -107,6 +112,56 @@ def _dense(facts: dict[str, object]) -> str:
 
 def _local_time(milliseconds: int) -> str:
     return time.strftime(_TIME["text"], time.localtime(milliseconds / 1000))
+
+
+class _Printed:
+    """Standard output of a process that runs code of the operator. What this code prints, which is all that threads other than
+    the main one print, are lines of the log; a line without an end is told when it is flushed, or in pieces."""
+
+    def __init__(self, stdout: TextIO) -> None:
+        self._stdout = stdout
+        self._begun: dict[int, str] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stdout, name)
+
+    def write(self, text: str) -> int:
+        if threading.current_thread() is threading.main_thread():
+            return self._stdout.write(text)
+        thread = threading.get_ident()
+        *lines, rest = (self._begun.pop(thread, "") + text).split("\n")
+        for line in lines:
+            _tell_printed(line)
+        if len(rest) > _LONGEST:
+            _tell_printed(rest)
+        elif rest:
+            self._begun[thread] = rest
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """In the main thread, which flushes at the end of the process, all that is begun."""
+        if threading.current_thread() is threading.main_thread():
+            self._stdout.flush()
+            begun = list(self._begun)
+        else:
+            begun = [threading.get_ident()]
+        for thread in begun:
+            text = self._begun.pop(thread, "")
+            if text:
+                _tell_printed(text)
+
+
+def _tell_printed(line: str) -> None:
+    structlog.get_logger("gateway.foundation.logs").info("python.output", line=line)
+
+
+def _take_over_stdout() -> None:
+    if not isinstance(sys.stdout, _Printed):
+        sys.stdout = cast("TextIO", _Printed(sys.stdout))
 
 
 # --- the standard library's logging

@@ -7,10 +7,12 @@ import pytest
 from pydantic import ValidationError
 
 from adapters.python.function import PythonFunction, PythonSettings, factory
+from adapters.python.tool import PythonTool, PythonToolSettings
 from gateway.ports.adapter import AdapterError
 from gateway.ports.capabilities import ProbeReport
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
-from gateway.testing.adapter_scripts import collect, request, text
+from gateway.ports.tools import ToolError, ToolRun
+from gateway.testing.adapter_scripts import collect, failure, request, text
 from tests.adapters.python.python_agents import agent_of, made
 
 
@@ -148,6 +150,16 @@ HIDDEN = {
         "with AttributeError: module 'storage' has no",
     ),
     "a module of the gateway's": ("gateway.py", "from gateway import ask\n", "cannot import name 'ask'"),
+    "another module, later": (
+        "storage.py",
+        "def reply(text):\n    import storage\n    return storage.save(text)\n",
+        "it imports 'storage'",
+    ),
+    "another name, later": (
+        "adapters/mine.py",
+        "async def reply(text):\n    from adapters.mine import save\n    return save(text)\n",
+        "it imports 'adapters.mine'",
+    ),
     "another module": (
         "storage.py",
         "import storage\ndef reply(text): return storage.save(text)\n",
@@ -170,6 +182,37 @@ def test_a_module_that_a_package_of_the_gateway_hides_is_named_with_what_to_do(
     assert str(caught.value).endswith(
         f"; the package {top.removesuffix('.py')!r} of the gateway hides {str(tmp_path / top)!r} from Python: rename it"
     )
+
+
+LATER = {
+    "a missing name": ("storage.py", "from storage import save"),
+    "a missing module": ("adapters/mine.py", "import adapters.mine"),
+    "a missing attribute": ("storage.py", "import storage; storage.save"),
+    "a module that imports it": ("storage.py", "import imports_it_too"),
+}
+
+
+@pytest.mark.parametrize("run_in", ["thread", "process"])
+@pytest.mark.parametrize(("beside", "code"), LATER.values(), ids=LATER)
+async def test_a_module_that_is_hidden_from_a_later_import_is_named_with_what_to_do(
+    tmp_path: Path, beside: str, code: str, run_in: str
+) -> None:
+    (tmp_path / beside).parent.mkdir(exist_ok=True)
+    (tmp_path / beside).write_text("def save(text): return text\n")
+    (tmp_path / "imports_it_too.py").write_text("from storage import save\n")
+    (tmp_path / "mine.py").write_text(f"def reply(text): exec({code!r})\ndef tool(): exec({code!r})\n")
+    top = Path(beside).parts[0]
+    remedy = (
+        f"the package {top.removesuffix('.py')!r} of the gateway hides {str(tmp_path / top)!r} from Python: rename it"
+    )
+    assert (await failure(build("./mine.py:reply", tmp_path, run_in=run_in))).detail.endswith(remedy)
+
+    settings = {"ref": "./mine.py:tool", "run_in": run_in}
+    tool = PythonTool(PythonToolSettings.model_validate(settings, context={"base_dir": tmp_path}))
+    with pytest.raises(ToolError) as caught:
+        await tool.run(ToolRun("tool", {}, "key", "c", "p"))
+    assert caught.value.detail.endswith(remedy)
+    await tool.aclose()
 
 
 @pytest.mark.parametrize("ref", ["storage:reply", "adapters.mine:reply", "gateway:reply"])

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -87,6 +88,47 @@ def test_a_warning_of_python_and_the_end_of_a_thread_are_lines_too() -> None:
     assert "UserWarning: old\n{}" in warned["event"]
     assert (ended["event"], ended["level"], ended["thread"]) == ("thread.failed", "error", "mine")
     assert ended["exception"].endswith("ZeroDivisionError: division by zero")
+
+
+PRINTS = (
+    "import threading; "
+    "mine = threading.Thread(target=lambda: print({}, end='\\n' if {} else '')); mine.start(); mine.join(); "
+)
+
+
+def printed(code: str) -> tuple[list[dict[str, Any]], str]:
+    """The lines of the log, and standard output."""
+    ended = subprocess.run(
+        [sys.executable, "-c", CONFIGURED.format("") + code], check=True, capture_output=True, text=True, timeout=60
+    )
+    return [json.loads(line) for line in ended.stderr.splitlines()], ended.stdout
+
+
+def test_what_a_thread_prints_are_lines_of_the_log_and_standard_output_is_that_of_the_main_thread() -> None:
+    lines, out = printed(PRINTS.format("'one\\ntwo'", True) + "print('mine')")
+    assert [(line["event"], line["line"], line["level"]) for line in lines] == [
+        ("python.output", "one", "info"),
+        ("python.output", "two", "info"),
+    ]
+    assert out == "mine\n"
+
+
+@pytest.mark.parametrize(("text", "told"), [("'half a line'", ["half a line"]), ("'x' * 10_000", ["x" * 10_000])])
+def test_a_printed_line_without_an_end_is_not_lost(text: str, told: list[str]) -> None:
+    lines, out = printed(PRINTS.format(text, False))
+    assert ([line["line"] for line in lines], out) == (told, "")
+
+
+def test_the_pieces_of_a_line_that_several_threads_print_are_put_together_by_thread() -> None:
+    code = (
+        "import threading; turns = [threading.Event() for _ in range(3)]\n"
+        "def say(first, number):\n"
+        "    print(first, end=' '); turns[number].set(); turns[number + 1].wait(); print('line')\n"
+        "one = threading.Thread(target=say, args=('one', 0)); two = threading.Thread(target=say, args=('two', 1))\n"
+        "one.start(); turns[0].wait(); two.start(); turns[1].wait(); one.join(); turns[2].set(); two.join()"
+    )
+    lines, _ = printed(code)
+    assert [line["line"] for line in lines] == ["one line", "two line"]
 
 
 def test_a_function_that_configures_logging_keeps_its_configuration() -> None:

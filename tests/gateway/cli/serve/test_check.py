@@ -168,6 +168,16 @@ def test_print_writes_a_configuration_and_the_verdict_goes_to_standard_error(fil
     assert printed.out.replace("  # default", "") == ended.out.replace("  # default", "")
 
 
+def test_what_a_module_prints_when_it_is_loaded_does_not_stand_in_the_printed_configuration(
+    tmp_path: Path, file: Path, call: Call
+) -> None:
+    (tmp_path / "prints.py").write_text("print('hello')\ndef reply(text): return text\n")
+    file.write_text("version: 1\nagents: {mine: {type: python, ref: './prints.py:reply'}}\n")
+    ended = call("check", "-c", str(file), "--print")
+    assert (ended.code, "hello" in ended.out) == (0, False)
+    assert "python.output line=hello agent=mine" in ended.err
+
+
 def test_an_unreadable_file_is_reported(tmp_path: Path, file: Path, call: Call) -> None:
     file.write_bytes(b"version: 1 # \xff")
     expected = {file: "is not UTF-8 text, from byte 13 on", tmp_path: "cannot be read: is a directory"}

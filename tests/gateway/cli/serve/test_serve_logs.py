@@ -253,6 +253,42 @@ async def test_the_line_of_a_turn_has_the_tokens_that_its_task_shows(start: Star
     )
 
 
+PRINTS = """
+import asyncio
+print("loaded")
+
+
+async def reply(turn):
+    print("asked", turn.text)
+    await asyncio.to_thread(print, "in a thread", flush=True)
+    yield "Well."
+
+
+def other(turn):
+    print("begun", end="")
+    return "Well."
+"""
+
+
+async def test_what_an_agent_prints_is_a_line_with_its_name_and_standard_output_stays_empty(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "prints.py").write_text(PRINTS, encoding="utf-8")
+    config = CONFIG.replace("./mine.py", "./prints.py") + '  other: {type: python, ref: "./prints.py:other"}\n'
+    served = await start(config=config)
+    await served.send("hello")
+    await served.send("hello", agent="other")
+    told = events(await served.ended())
+    assert [(line["agent"], line["line"]) for line in told if line["event"] == "python.output"] == [
+        ("mine", "loaded"),
+        ("mine", "asked hello"),
+        ("mine", "in a thread"),
+        ("other", "begun"),
+    ]
+    assert served.process.stdout is not None
+    assert await served.process.stdout.read() == b""
+
+
 async def test_an_agent_in_a_process_of_its_own_logs_like_any_other(start: Start) -> None:
     served = await start("--log-level", "debug", config=CONFIG.replace('reply"}', 'reply", run_in: process}'))
     await served.send("hello")

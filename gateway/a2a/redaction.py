@@ -2,14 +2,15 @@
 unchanged.
 
 A path is a subset of RFC 9535: `$`, then names, indices, `*` and `..`, as in `$.args.password` or `$..items[*]['api key']`.
-Unlike there, names are compared by their letters and digits: `$..api_key` is also `apiKey` and `API-Key`.
+Unlike there, names are compared by their letters and digits (`$..api_key` is also `apiKey` and `API-Key`), a name is also
+looked for in the items of a list, and a path leads on into JSON that stands in a text or in the name of a member.
 """
 
 import json
 import re
 import unicodedata
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import msgspec
@@ -43,9 +44,6 @@ class JsonPath:
     steps: tuple[Step, ...]
 
 
-Steps = tuple[Step, ...]
-
-
 def json_path(text: str) -> JsonPath:
     """Raises: ValueError for a text that is no path, or matches the whole document."""
     if not text.startswith("$") or text == "$":
@@ -64,17 +62,19 @@ def json_path(text: str) -> JsonPath:
     return JsonPath(text, tuple(steps))
 
 
-def redacted(document: Json, paths: tuple[JsonPath, ...]) -> tuple[Json, list[str]]:
-    """The document with each matched value masked, and the paths that matched one.
+def at_any_depth(path: JsonPath) -> JsonPath:
+    """`$.a.b` as `$.a..b`: what follows the first step is looked for at every level below it."""
+    first, *rest = path.steps
+    if first.deep or not rest:
+        return path
+    return JsonPath(path.text, (first, replace(rest[0], deep=True), *rest[1:]))
 
-    A path also leads into text, as tools often answer with JSON in a string: see `_masked_text`.
-    """
-    hit = []
-    for path in paths:
-        document, touched = _masked(document, path.steps)
-        if touched:
-            hit.append(path.text)
-    return document, hit
+
+def redacted(document: Json, paths: tuple[JsonPath, ...]) -> tuple[Json, list[str]]:
+    """The document with each matched value masked, and the paths that matched one."""
+    walk = _Walk(paths)
+    masked = walk.value(document, tuple((number, 0) for number in range(len(paths))), 0)
+    return masked, [path.text for number, path in enumerate(paths) if number in walk.hit]
 
 
 def redacted_member(
@@ -89,38 +89,109 @@ def redacted_member(
 _DEEPEST = 200
 """Levels of a document, JSON in its texts included. What lies deeper is masked."""
 
+_Place = tuple[int, int]
+"""The number of a path, and how many of its steps lead to the value that is looked at."""
 
-def _masked(value: Json, steps: Steps, depth: int = 0) -> tuple[Json, bool]:
-    if not steps or depth > _DEEPEST:
-        return MASK, True
-    if isinstance(value, str):
-        return _masked_text(value, steps, depth)
-    if not isinstance(value, dict | list):
-        return value, False
-    step = steps[0]
-    found = set(_keys(value, step))
-    members: dict[str | int, Json] = dict(value.items() if isinstance(value, dict) else enumerate(value))
-    touched = False
-    for key, member in members.items():
-        now, here = _masked(member, steps[1:], depth + 1) if key in found else (member, False)
-        now, below = _masked(now, steps, depth + 1) if step.deep and now != MASK else (now, False)
-        members[key] = now
-        touched = touched or here or below
-    return (members if isinstance(value, dict) else list(members.values())), touched
+_Places = tuple[_Place, ...]
 
 
-def _keys(value: dict[str, Json] | list[Json], step: Step) -> Iterable[str | int]:
-    """The keys that match the step. A negative index counts from the end."""
-    key = step.key
-    if isinstance(value, dict):
-        return list(value) if key is None else [each for each in value if _is(each, step)]
-    if key is None:
-        return range(len(value))
-    return [key % len(value)] if isinstance(key, int) and -len(value) <= key < len(value) else []
+class _Walk:
+    """One walk through a document, for all paths at once. `hit` are the numbers of the paths that masked a value."""
 
+    __slots__ = ("_following", "_masks", "_steps", "hit")
 
-def _is(name: str, step: Step) -> bool:
-    return name == step.key or (bool(step.name) and _comparable(name) == step.name)
+    def __init__(self, paths: tuple[JsonPath, ...]) -> None:
+        self.hit: set[int] = set()
+        self._masks = 0
+        self._steps = [path.steps for path in paths]
+        self._following: dict[tuple[_Places, str | None], _Places] = {}
+
+    def value(self, value: Json, places: _Places, depth: int) -> Json:
+        if not places:
+            return value
+        ended = [place for place in places if place[1] == len(self._steps[place[0]])]
+        if ended or depth > _DEEPEST:
+            return self._mask(ended or places)
+        if isinstance(value, str):
+            return self._text(value, places, depth)
+        if isinstance(value, dict):
+            return {
+                self._name(name, places, depth): self.value(member, self._below(places, name), depth + 1)
+                for name, member in value.items()
+            }
+        if isinstance(value, list):
+            every = self._below(places, None)
+            some = self._at_index(places, len(value), every)
+            return [self.value(item, some.get(index, every), depth + 1) for index, item in enumerate(value)]
+        return value
+
+    def _mask(self, places: Sequence[_Place]) -> str:
+        self.hit.update(number for number, _ in places)
+        self._masks += 1
+        return MASK
+
+    def _below(self, places: _Places, name: str | None) -> _Places:
+        """The places of the member with this name, or of an item of a list, whatever its index."""
+        known = self._following.get((places, name))
+        if known is not None:
+            return known
+        found: dict[_Place, None] = {}
+        plain = None if name is None else _comparable(name)
+        for number, taken in places:
+            step = self._steps[number][taken]
+            if step.deep or (name is None and isinstance(step.key, str)):
+                found[number, taken] = None
+            if step.key is None or (name is not None and (step.key == name or (step.name and step.name == plain))):
+                found[number, taken + 1] = None
+        self._following[places, name] = below = tuple(found)
+        return below
+
+    def _at_index(self, places: _Places, size: int, every: _Places) -> dict[int, _Places]:
+        """The places of the items that a path names by their index, which is negative when it counts from the end."""
+        found: dict[int, _Places] = {}
+        for number, taken in places:
+            key = self._steps[number][taken].key
+            if isinstance(key, int) and -size <= key < size:
+                found[key % size] = (*found.get(key % size, every), (number, taken + 1))
+        return found
+
+    def _name(self, name: str, places: _Places, depth: int) -> str:
+        return name if name.isidentifier() or not _begins_like_json(name) else self._text(name, places, depth)
+
+    def _text(self, text: str, places: _Places, depth: int) -> str:
+        """The text with the values at the places masked. JSON in it is read: one value, or several in a row. A text that
+        begins like JSON and cannot be read, because it was cut for example, is masked as a whole. So is any other text in
+        which the last name of a path is given a value, as in `token: x`, `?token=x` or `{"token": "x` in the middle of a
+        sentence.
+        """
+        if text == MASK:
+            return text
+        if not _begins_like_json(text):
+            return self._plain_text(text, places)
+        values = _values(text)
+        if values is None:
+            return self._mask(places)
+        before = self._masks
+        together = self.value(values, places, depth + 1) if len(values) > 1 else values
+        if not isinstance(together, list):
+            return MASK
+        masked = [self.value(value, places, depth + 1) for value in together]
+        if self._masks == before:
+            return text
+        try:
+            return "\n".join(msgspec.json.encode(value).decode() for value in masked)
+        except (UnicodeEncodeError, OverflowError):  # half a character, a number of too many digits
+            return MASK
+
+    def _plain_text(self, text: str, places: _Places) -> str:
+        readable = _readable(text)
+        if _GIVES.search(readable) is None:
+            return text
+        giving = [place for place in places if _gives_value(readable, self._last_name(*place))]
+        return self._mask(giving) if giving else text
+
+    def _last_name(self, number: int, taken: int) -> str:
+        return next((step.name for step in reversed(self._steps[number][taken:]) if step.name), "")
 
 
 def _comparable(name: str) -> str:
@@ -131,41 +202,24 @@ def _comparable(name: str) -> str:
 
 # --- text -------------------------------------------------------------------------------------------------------------
 
-_INVISIBLE = r"[\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufffd]*"
-_BEGINNING = re.compile(_INVISIBLE)
-_BETWEEN = re.compile(rf"{_INVISIBLE}[,;]?{_INVISIBLE}")
+_INVISIBLE = r"[\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufffd]"
+_BEGINNING = re.compile(rf"(?s:{_INVISIBLE}|/\*.*?\*/|//[^\n]*)*+")
+"""What may stand before JSON: signs that nobody sees, and comments."""
+
+_BETWEEN = re.compile(rf"{_INVISIBLE}*[,;]?{_INVISIBLE}*")
 _JSON = re.compile(r"[{\[]|\"[\s\"\\]*(?:[{\[]|u00)")
 """The beginning of an object or a list, or of a text that holds one."""
 
 _ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})")
-_CLOSEST = 64
-"""Characters between a name in a text and the sign that gives it a value: quotes, backslashes, spaces."""
+_GIVES = re.compile(r"[:=>|%]")
+"""Without one of these signs no name in a text is given a value."""
+
+_LONGEST_COMMENT = 100
+"""Characters. Behind each place of a name a text is searched so far for the end of a comment."""
 
 
-def _masked_text(text: str, steps: Steps, depth: int) -> tuple[Json, bool]:
-    """The text with the values at the path masked. JSON in it is read: one value, or several in a row. A text that begins
-    like JSON and cannot be read, because it was cut for example, is masked as a whole. So is any other text in which
-    the last name of the path is given a value, as in `token: x`, `?token=x` or `{"token": "x` in the middle of a sentence.
-    """
-    if text == MASK:
-        return text, False
-    begin = _BEGINNING.match(text)
-    if _JSON.match(text, begin.end() if begin else 0) is None:
-        return (MASK, True) if _gives_value(text, steps) else (text, False)
-    values = _values(text)
-    if values is None:
-        return MASK, True
-    touched = False
-    if len(values) > 1:
-        together, touched = _masked(values, steps, depth + 1)
-        values = together if isinstance(together, list) else values
-    masked = [_masked(value, steps, depth + 1) for value in values]
-    if not touched and not any(here for _, here in masked):
-        return text, False
-    try:
-        return "\n".join(msgspec.json.encode(value).decode() for value, _ in masked), True
-    except (UnicodeEncodeError, OverflowError):  # half a character, a number of too many digits
-        return MASK, True
+def _begins_like_json(text: str) -> bool:
+    return _JSON.match(text, _end(_BEGINNING, text, 0)) is not None
 
 
 def _values(text: str) -> list[Json] | None:
@@ -198,20 +252,25 @@ def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 _decoder = json.JSONDecoder(object_pairs_hook=_object, strict=False)
 
 
-def _gives_value(text: str, steps: Steps) -> bool:
-    """Whether the text, which is not JSON, gives a value to the last name of the path."""
-    name = next((step.name for step in reversed(steps) if step.name), "")
-    if not name:
-        return False
+def _readable(text: str) -> str:
+    """The text without escapes, case and other forms of its letters."""
     if "\\" in text:
         text = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)
-    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    return _assignment(name).search(plain.casefold()) is not None
+    return (text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold()
+
+
+def _gives_value(readable: str, name: str) -> bool:
+    """Whether the text, which is not JSON, gives a value to the name."""
+    return bool(name) and _assignment(name).search(readable) is not None
 
 
 @lru_cache(maxsize=64)
 def _assignment(name: str) -> re.Pattern[str]:
-    """The name as a word, with any sign between two of its letters, and a sign behind it that gives it a value."""
+    """The name as a word, with any sign between two of its letters, and a sign behind it that gives it a value. Quotes,
+    spaces and the like may stand between the two, and comments."""
     begins = r"(?:(?<![^\W_])|(?<=\\[nrtbf])|(?<=%[0-9a-f]{2}))"
     letters = r"[\W_]?".join(map(re.escape, name))
-    return re.compile(rf"{begins}{letters}(?:%2[27]|&\w{{2,6}};|[^\w:=>|]){{0,{_CLOSEST}}}(?:[:=>|]|%3[ad])")
+    between = r"%2[27]|&\w{2,6};|[^\w:=>|%]|%(?!3[ad])"
+    comment = rf"/\*.{{0,{_LONGEST_COMMENT}}}?\*/|(?://|\#)[^\n]{{0,{_LONGEST_COMMENT}}}\n"
+    gives = r"(?:[:=>|]|%3[ad])"
+    return re.compile(rf"(?s){begins}{letters}(?:(?:{between})*+{gives}|(?:{comment}|{between})*+{gives})")

@@ -12,14 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Literal
 
 import msgspec
 
 from gateway.a2a import model, nesting
 from gateway.a2a.model import Json, Part
-from gateway.a2a.redaction import MASK, JsonPath, redacted, redacted_member
+from gateway.a2a.redaction import MASK, JsonPath, at_any_depth, redacted_member
 
 URI = "https://a2a-gateway.dev/extensions/tool-calls/v1"
 
@@ -138,7 +137,9 @@ def update(call: CallFacts, phase: str, detail: Json | Response, rendering: Rend
 def requested(call: CallFacts, arguments: str, rendering: Rendering = EVERYTHING) -> Part:
     """The part with all arguments of the call."""
     facts = _facts(call, Phase.REQUESTED, rendering)
-    value, facts["redacted"] = _masked("args", _arguments(arguments, rendering), _object, rendering.redact)
+    given = _arguments(arguments, rendering)
+    whole = given if isinstance(given, dict) else {"value": given}
+    value, facts["redacted"] = redacted_member("args", whole, _paths(rendering, exact=whole is given))
     return _part("function_call", call, "args", value, facts)
 
 
@@ -147,8 +148,7 @@ def respond(phase: str, output: Json, rendering: Rendering, limit: int | None = 
 
     `phase` is one of `ENDS`.
     """
-    shown, wrap = _outcome(output, Phase(phase), rendering)
-    value, hit = _masked("response", shown, wrap, rendering.redact)
+    value, hit = _outcome(output, Phase(phase), rendering)
     most = rendering.max_result if limit is None else min(limit, rendering.max_result)
     value, cut = _cut(value, most)
     return Response(value, hit, cut)
@@ -165,25 +165,6 @@ def _answered(call: CallFacts, phase: Phase, response: Response, rendering: Rend
 def _part(kind: str, call: CallFacts, member: str, value: dict[str, Json], facts: dict[str, Json]) -> Part:
     data = {"id": call.id, "name": call.name, member: value}
     return Part(data=data, metadata={"adk_type": kind, "type": kind, "kagent_type": kind, URI: facts})
-
-
-def _masked(
-    member: str, value: Json, wrap: Callable[[Json], dict[str, Json]], paths: tuple[JsonPath, ...]
-) -> tuple[dict[str, Json], list[str]]:
-    """The member of `data` for this value, and the paths that masked any of it.
-
-    A value that is no object has a wrapper. The paths are for the value with its wrapper and without: whoever wrote
-    `$.response.token` need not know that a text which holds an object stands in `result`, or in the message of an error.
-    """
-    whole = wrap(value)
-    if not paths:
-        return whole, []
-    hit: list[str] = []
-    if whole is not value:
-        bare, hit = redacted({member: value}, paths)
-        whole = wrap(bare[member] if isinstance(bare, dict) else MASK)
-    shown, more = redacted_member(member, whole, paths)
-    return shown, [path.text for path in paths if path.text in hit or path.text in more]
 
 
 def _facts(call: CallFacts, phase: Phase, rendering: Rendering) -> dict[str, Json]:
@@ -203,16 +184,18 @@ def _facts(call: CallFacts, phase: Phase, rendering: Rendering) -> dict[str, Jso
     return facts
 
 
+def _paths(rendering: Rendering, *, exact: bool) -> tuple[JsonPath, ...]:
+    """The paths for arguments or an outcome. What is no object, or went wrong, has no place of its own in the object that is
+    shown (not `exact`): the path to a member of it leads to that member at every depth."""
+    return rendering.redact if exact else tuple(map(at_any_depth, rendering.redact))
+
+
 def _arguments(text: str, rendering: Rendering) -> Json:
     """The value of the arguments. When any path is masked, arguments that are not JSON are masked completely."""
     if rendering.exposure == "names" or not text.strip():
         return {}
     value = _decoded(text)
     return {"raw": MASK if rendering.redact else text} if value is msgspec.UNSET else value
-
-
-def _object(arguments: Json) -> dict[str, Json]:
-    return arguments if isinstance(arguments, dict) else {"value": arguments}
 
 
 def _decoded(text: str) -> Json:
@@ -223,22 +206,33 @@ def _decoded(text: str) -> Json:
         return msgspec.UNSET
 
 
-def _outcome(output: Json, phase: Phase, rendering: Rendering) -> tuple[Json, Callable[[Json], dict[str, Json]]]:
-    """What is shown of the outcome, and how it becomes an object."""
-    good = phase in GOOD_ENDS
-    wrap = _result if good else partial(_error, phase)
+def _outcome(output: Json, phase: Phase, rendering: Rendering) -> tuple[dict[str, Json], list[str]]:
+    """The outcome as an object, and the paths that masked any of it. `$.response.result` is all that a tool said in words,
+    also where an object in the words takes their place, and where they say what went wrong."""
+    good, hit = phase in GOOD_ENDS, list[str]()
     if rendering.exposure != "full":
-        return {} if good else _WORDS[phase], wrap
-    value = _decoded(output) if good and isinstance(output, str) else output
-    return value if isinstance(value, dict) else output, wrap
+        output = {} if good else _WORDS[phase]
+    if not rendering.redact:
+        return _shown(output, phase), hit
+    paths = _paths(rendering, exact=good and isinstance(_opened(output), dict))
+    if not (good and isinstance(output, dict)):
+        said, hit = redacted_member("response", {"result": output}, paths)
+        output = said.get("result", MASK)
+    value, more = redacted_member("response", _shown(output, phase), paths)
+    return value, [path.text for path in paths if path.text in hit or path.text in more]
 
 
-def _error(phase: Phase, output: Json) -> dict[str, Json]:
-    return {"error": {"code": phase.value, "message": _text(output)}}
+def _shown(output: Json, phase: Phase) -> dict[str, Json]:
+    if phase not in GOOD_ENDS:
+        return {"error": {"code": phase.value, "message": _text(output)}}
+    value = _opened(output)
+    return value if isinstance(value, dict) else {"result": value}
 
 
-def _result(output: Json) -> dict[str, Json]:
-    return output if isinstance(output, dict) else {"result": output}
+def _opened(output: Json) -> Json:
+    """The object in the text of a tool; any other output as it is."""
+    value = _decoded(output) if isinstance(output, str) else output
+    return value if isinstance(value, dict) else output
 
 
 def _text(output: Json) -> str:

@@ -84,6 +84,46 @@ async def test_a_result_of_a_tool_of_the_backend_reaches_callers_masked(core: Co
     assert SECRET not in seen
 
 
+WRAPPED: dict[str, Json] = {
+    "a body": {"status": 404, "answer": TALLY},
+    "a body that is text": {"status": 502, "answer": TEXT},
+    "a body that is cut": {"status": 500, "answer": json.dumps({**TALLY, "more": LARGE})},
+    "blocks": [{"type": "text", "text": TEXT}, {"type": "text", "text": "try again"}],
+}
+
+
+@pytest.mark.parametrize("result", WRAPPED.values(), ids=WRAPPED)
+@pytest.mark.parametrize("owner", ["gateway", "backend"])
+async def test_a_failure_reaches_callers_masked_at_the_places_of_the_result(
+    core: Core, result: Json, owner: str
+) -> None:
+    hides = Visibility(redact=(json_path("$.response.pin"), json_path("$.response.rows[*].token")))
+    if owner == "gateway":
+        adapter = adapter_of(G, asks("r1", call("c1", "look")), says("done", "r2"))
+        core.agent(adapter, toolset=ScriptedTools({"look": ToolOutput(result, True)}), tool_calls=hides)
+    else:
+        script = [ToolCallReady("c1", "look", "{}", True), ToolResultReady("c1", result, True), *says("done", "r1")]
+        core.agent(adapter_of(BR, script), tool_calls=hides)
+    task, streamed = await follow(core)
+    seen = streamed + await shown(core, task)
+    assert MASK in seen
+    assert SECRET not in seen
+
+
+async def test_a_question_masks_what_stands_in_lists_and_is_answered_as_it_was_shown(core: Core) -> None:
+    arguments = json.dumps({"to": [{"name": "ada", "pin": SECRET}, {"name": "eve", "pin": SECRET}]})
+    hides = Visibility(redact=(json_path("$.args.to.pin"),))
+    tools = ScriptedTools({"pay": "paid"})
+    adapter = adapter_of(G, asks("r1", call("c1", "pay", arguments)), says("done", "r2"))
+    core.agent(adapter, toolset=tools, tool_calls=hides, approvals=GATED)
+    asking = await start(core)
+    [tool] = asked(asking)
+    assert tool["args"] == {"to": [{"name": "ada", "pin": MASK}, {"name": "eve", "pin": MASK}]}
+    await reply(core, asking.id, {"approvals": [{"id": tool["id"], "approved": True, "args": tool["args"]}]})
+    assert tools.ran == ["pay"]
+    assert SECRET not in await shown(core, asking.id)
+
+
 @pytest.mark.parametrize(
     "arguments", [TEXT, TEXT[:-1], f"\ufeff{TEXT}", json.dumps(TEXT), json.dumps([TALLY]), json.dumps({"a": TEXT})]
 )

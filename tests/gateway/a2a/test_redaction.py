@@ -1,9 +1,12 @@
 """JSON paths and masking, in whatever shape the tool gave its output."""
 
+import json
+import time
+
 import pytest
 
 from gateway.a2a.model import Json
-from gateway.a2a.redaction import MASK, JsonPath, Step, json_path, redacted
+from gateway.a2a.redaction import MASK, JsonPath, Step, at_any_depth, json_path, redacted
 
 
 @pytest.mark.parametrize(
@@ -58,6 +61,7 @@ DOCUMENT = {"a": {"token": "t", "list": [{"token": 1, "x": 2}, {"y": 3}]}, "toke
                 "token": "[redacted]",
             },
         ),
+        ("$.a.list.y", {**DOCUMENT, "a": {"token": "t", "list": [{"token": 1, "x": 2}, {"y": "[redacted]"}]}}),
         ("$.a..x", {**DOCUMENT, "a": {"token": "t", "list": [{"token": 1, "x": "[redacted]"}, {"y": 3}]}}),
         ("$..*", {"a": "[redacted]", "token": "[redacted]"}),
     ],
@@ -67,10 +71,25 @@ def test_a_path_masks_what_it_points_at_and_nothing_else(path: str, masked: Json
 
 
 @pytest.mark.parametrize(
-    "path", ["$.b", "$.a.list[2]", "$.a.list[-3]", "$.a[0]", "$.token.x", "$.a.list.x", "$..nothing"]
+    "path", ["$.b", "$.a.list[2]", "$.a.list[-3]", "$.a[0]", "$.token.x", "$.a.list.z", "$..nothing"]
 )
 def test_a_path_that_points_at_nothing_changes_nothing(path: str) -> None:
     assert redacted(DOCUMENT, (json_path(path),)) == (DOCUMENT, [])
+
+
+@pytest.mark.parametrize(
+    "items", [[{"x": "s"}], [[{"x": "s"}], 1], ['{"x": "s"}'], '[{"x": "s"}]', '{"x": "s"}\n{"x": "s"}']
+)
+@pytest.mark.parametrize("path", ["$.a.x", "$.a[*].x", "$.a['X']"])
+def test_a_name_is_looked_for_in_the_items_of_a_list(items: Json, path: str) -> None:
+    masked, hit = redacted({"a": items, "b": "s"}, (json_path(path),))
+    assert (str(masked).count("s'"), hit) == (1, [path])
+
+
+def test_a_path_is_at_any_depth_from_its_second_step_on() -> None:
+    assert at_any_depth(json_path("$.a.b[0].c")) == JsonPath("$.a.b[0].c", json_path("$.a..b[0].c").steps)
+    for same in ("$.a", "$..a.b", "$.a..b"):
+        assert at_any_depth(json_path(same)) == json_path(same)
 
 
 def test_the_document_that_was_given_stays_as_it_is() -> None:
@@ -107,6 +126,10 @@ def test_the_paths_that_masked_a_value_are_reported_once_each() -> None:
     )
 
 
+SECONDS = 5.0
+"""Of the processor; what grows with the square of the size would take minutes."""
+
+
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
@@ -127,6 +150,26 @@ def test_a_name_without_letters_means_itself() -> None:
     assert redacted({"*": 1, "-": 2}, (json_path("$['*']"),)) == ({"*": MASK, "-": 2}, ["$['*']"])
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ('{"token": "s3cret", "x": 1}', '{"token":"[redacted]","x":1}'),
+        ('[{"token": "s3cret"}]', '[{"token":"[redacted]"}]'),
+        ('{"token": "s3cret', MASK),
+        ('// it\n{"token": "s3cret"', MASK),
+        ('{"x": 1}', '{"x": 1}'),
+        ("a:token", "a:token"),
+    ],
+)
+def test_json_that_is_the_name_of_a_member_is_looked_into(name: str, shown: str) -> None:
+    for path in ("$..token", "$.a.token"):
+        assert redacted({"a": {name: 1}}, (json_path(path),))[0] == {"a": {shown: 1}}
+    assert redacted(json.dumps({name: 1}), (json_path("$..token"),))[0] in (
+        json.dumps({name: 1}),
+        json.dumps({shown: 1}, separators=(",", ":")),
+    )
+
+
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
@@ -140,6 +183,7 @@ def in_text(text: str, path: str = "$..token") -> Json:
     ("text", "masked"),
     [
         ('\ufeff{"token": 1}', '{"token":"[redacted]"}'),
+        ('/* a */ // b\n{"token": 1}', '{"token":"[redacted]"}'),
         ('\x1e{"token": 1}\n\x1e{"x": 2}\n', '{"token":"[redacted]"}\n{"x":2}'),
         ('{"x": 1}\n{"token": 1}\n', '{"x":1}\n{"token":"[redacted]"}'),
         ('{"x": 1},{"token": 1}', '{"x":1}\n{"token":"[redacted]"}'),
@@ -171,6 +215,8 @@ def test_json_is_read_in_every_form_in_which_tools_send_it(text: str, masked: st
         '{"x": "\\ud800", "token": 1}',
         "[INFO] started",
         "[" * 5000,
+        '/* of it */ {"secret" /* y */ : "t"}',
+        '// of it\n\n[{"secret" // y\n : "t"}]',
     ],
 )
 def test_a_text_that_begins_like_json_and_cannot_be_read_is_masked_as_a_whole(text: str) -> None:
@@ -193,6 +239,13 @@ def test_a_text_that_begins_like_json_and_cannot_be_read_is_masked_as_a_whole(te
         "| x | token | t |",
         r"first\ntoken: t",
         "x\ufffdt\ufffdo\ufffdk\ufffde\ufffdn\ufffd:\ufffdt",
+        f"token{' ' * 5000}: t",
+        'it: {"token" /* of a: b */ : "t"}',
+        'it: {"token" // the key\n : "t"}',
+        'it: {token # the key\n = "t"}',
+        'it: {"url": "http://x", "token" /* y */ // z\n : "t"}',
+        "token /*: t",
+        "token %22%3D t",
     ],
 )
 def test_any_other_text_that_gives_a_value_to_the_name_is_masked_as_a_whole(text: str) -> None:
@@ -207,6 +260,33 @@ def test_of_a_path_the_last_name_is_looked_for_in_plain_text(path: str) -> None:
 
 def test_lines_of_json_are_also_a_list_for_a_path_with_an_index() -> None:
     assert in_text('{"token": 1}\n{"token": 2}', "$.result[1].token") == '{"token":1}\n{"token":"[redacted]"}'
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "token",
+        "token ",
+        "token/*",
+        "token//",
+        "token#",
+        "/*",
+        "//",
+        "# ",
+        " ",
+        "/*x*/",
+        "&quot;",
+        "%22",
+        "t",
+        "t-o-k-e-n-",
+    ],
+)
+@pytest.mark.parametrize("before", ["x: ", "x: token "])
+def test_a_large_text_that_gives_no_value_is_soon_looked_through(before: str, piece: str) -> None:
+    text = before + piece * (1_000_000 // len(piece)) + "x"
+    began = time.process_time()
+    assert in_text(text) == text
+    assert time.process_time() - began < SECONDS
 
 
 @pytest.mark.parametrize("depth", [150, 900, 50_000])

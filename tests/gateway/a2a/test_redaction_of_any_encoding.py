@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.a2a.model import Json
 from gateway.a2a.redaction import json_path
-from gateway.a2a.tool_calls import ENDS, CallFacts, Phase, Place, Rendering, respond, update
+from gateway.a2a.tool_calls import ENDS, GOOD_ENDS, CallFacts, Phase, Place, Rendering, respond, update
 from gateway.core.tools.toolset import beginning_of, bounded, cleaned
 from gateway.ports.tools import ToolOutput
 from tests.tool_call_vectors import as_event, faults
@@ -101,6 +101,40 @@ def test_no_result_that_was_cut_for_the_model_shows_what_is_masked(
 def test_a_path_to_a_member_of_the_result_masks_it_in_every_encoding(result: Json, phase: str, limit: int) -> None:
     rendering = Rendering(redact=(json_path("$.response.api_key"),), max_result=limit)
     assert SECRET not in shown(phase, result, rendering)
+
+
+@anything
+@given(results, st.sampled_from(sorted(ENDS - GOOD_ENDS)), limits)
+def test_a_path_to_a_member_of_the_result_masks_it_wherever_a_failure_tells_it(
+    result: Json, phase: str, limit: int
+) -> None:
+    rendering = Rendering(redact=(json_path("$.response.api_key"),), max_result=limit)
+    assert SECRET not in shown(phase, result, rendering)
+
+
+@anything
+@given(st.one_of(encoded, cut), phases, limits)
+def test_no_text_of_a_tool_is_shown_where_all_of_it_is_masked(text: str, phase: str, limit: int) -> None:
+    rendering = Rendering(redact=(json_path("$.response.result"),), max_result=limit)
+    assert SECRET not in shown(phase, text, rendering)
+
+
+@anything
+@given(st.lists(st.one_of(holders, encoded, cut), min_size=1, max_size=3), st.booleans())
+def test_no_argument_in_a_list_shows_what_is_masked(values: list[Json], whole: bool) -> None:
+    path, arguments = ("$.args.api_key", values) if whole else ("$.args.to.api_key", {"to": values})
+    rendering = Rendering(redact=(json_path(path),))
+    assert SECRET not in shown(Phase.REQUESTED, json.dumps(arguments), rendering)
+
+
+@anything
+@given(st.one_of(encoded, cut), phases)
+def test_no_name_of_a_member_shows_what_is_masked(name: str, phase: str) -> None:
+    held = {"a": 1, name: 2}
+    begins = name.lstrip("\ufeff\x1e \n").startswith(("{", "[", '"'))
+    rendering = Rendering(redact=(json_path("$..api_key"),))
+    for detail in (held, json.dumps(held)):
+        assert not begins or SECRET not in shown(phase, detail, rendering)
 
 
 @anything

@@ -1,5 +1,7 @@
 """A tool call on the wire: `data` strictly as Google's ADK reads it, the rest in metadata."""
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -176,6 +178,68 @@ def test_what_a_path_points_at_is_masked_and_the_shape_stays(phase: str, detail:
     assert "s3cret" not in str(event)
     assert part_of(event)["data"]["id"] == "call_1"
     assert part_of(event)["data"]["name"] == "get_weather"
+
+
+ANSWERS: dict[str, Json] = {
+    "an object": {"token": "s3cret", "id": 1},
+    "its text": '{"token": "s3cret", "id": 1}',
+    "a list": [{"token": "s3cret"}],
+    "its text in a list": [{"type": "text", "text": '{"token": "s3cret"}'}, {"type": "text", "text": "more"}],
+    "lines": '{"id": 1}\n{"token": "s3cret"}',
+    "words": "token: s3cret",
+}
+WRAPPED: dict[str, Callable[[Json], Json]] = {
+    "bare": lambda answer: answer,
+    "with its status": lambda answer: {"status": 404, "answer": answer},
+    "in the error of an MCP server": lambda answer: {"type": "mcp_tool_execution_error", "content": [{"text": answer}]},
+}
+
+
+FORMS = [(phase, "bare") for phase in sorted(GOOD_ENDS)] + [
+    (p, form) for p in sorted(ENDS - GOOD_ENDS) for form in WRAPPED
+]
+
+
+@pytest.mark.parametrize(("phase", "form"), FORMS)
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_a_path_to_a_member_of_the_result_leads_there_whatever_the_outcome(phase: str, form: str, answer: Json) -> None:
+    event = shown(phase, WRAPPED[form](answer), redact=(json_path("$.response.token"),))
+    assert "s3cret" not in str(event)
+    assert facts_of(event)["redacted"] == ["$.response.token"]
+
+
+def test_a_path_to_a_member_of_the_result_masks_no_other_place_of_an_object() -> None:
+    output = {"token": "s3cret", "page": {"token": "next"}}
+    for detail in (output, json.dumps(output)):
+        response = data("succeeded", detail, redact=(json_path("$.response.token"),))["response"]
+        assert response == {"token": "[redacted]", "page": {"token": "next"}}
+
+
+@pytest.mark.parametrize("phase", sorted(ENDS))
+@pytest.mark.parametrize(
+    "words", ['{"a": "s3cret"}', '{"result": 1, "a": "s3cret"}', '[{"a": "s3cret"}]', "s3cret", '"s3cret']
+)
+def test_all_that_a_tool_said_in_words_has_one_path(phase: str, words: str) -> None:
+    event = shown(phase, words, redact=(json_path("$.response.result"),))
+    assert "s3cret" not in str(event)
+    assert facts_of(event)["redacted"] == ["$.response.result"]
+
+
+def test_an_object_that_is_no_text_has_no_result() -> None:
+    redact = (json_path("$.response.result"),)
+    assert data("succeeded", {"a": 1}, redact=redact)["response"] == {"a": 1}
+    assert data("succeeded", {"a": 1, "result": 2}, redact=redact)["response"] == {"a": 1, "result": "[redacted]"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['[{"pin": "s3cret"}]', '[[{"pin": ["s3cret"]}]]', '{"to": [{"pin": "s3cret"}]}', '"{\\"pin\\": \\"s3cret\\"}"'],
+)
+def test_a_path_to_an_argument_leads_through_lists(arguments: str) -> None:
+    path = "$.args.to.pin" if '"to"' in arguments else "$.args.pin"
+    event = shown("requested", arguments, redact=(json_path(path),))
+    assert "s3cret" not in str(event)
+    assert facts_of(event)["redacted"] == [path]
 
 
 @pytest.mark.parametrize("phase", ["args-delta", "progress"])

@@ -15,6 +15,7 @@ from gateway.foundation.retry import parse_retry_after
 from gateway.ports.adapter import AdapterError, ErrorClass
 
 _DETAIL_LIMIT = 300
+_SHORTEST_SECRET = 4
 
 _STATUSES = {
     401: ErrorClass.UNAUTHORISED,
@@ -63,14 +64,17 @@ class BackendError:
 
 
 class Failures:
-    """Makes the errors of one adapter. `secrets` are masked wherever a backend quotes them.
+    """Makes the errors of one adapter. `secrets` are masked wherever a backend quotes them, but those of fewer than
+    `_SHORTEST_SECRET` characters: anybody can guess these, and they are parts of many words.
 
     A family overrides `class_of`, `is_about` and `is_about_settings` for its own words.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
+        # The longest first: another may be a part of it.
+        known = sorted((secret for secret in secrets if len(secret) >= _SHORTEST_SECRET), key=len, reverse=True)
         # A vendor that masks a key still shows its beginning.
-        patterns = [re.escape(s[:6]) + r"[^\s\"']*" if len(s) >= 12 else re.escape(s) for s in secrets if s]
+        patterns = [re.escape(s[:6]) + r"[^\s\"']*" if len(s) >= 12 else re.escape(s) for s in known]
         self._secrets = re.compile("|".join(patterns)) if patterns else None
 
     def error(

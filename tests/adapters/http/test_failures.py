@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from adapters.http.failures import Failures
 from gateway.ports.adapter import ErrorClass
 from tests.adapters.http.conftest import KEY, Connect, fault
 from tests.adapters.raw_server import Exchange, StartRaw, chunk, plain
@@ -221,3 +222,15 @@ class TestAnswers:
         assert "cdef" not in detail
         assert detail.startswith("HTTP 401: invalid_api_key: Incorrect API key provided: ")
         assert detail.endswith("*** . Find yours")
+
+
+@pytest.mark.parametrize("short", ["", "k", "ok", "bad"])
+def test_a_text_stays_readable_beside_a_secret_of_less_than_four_characters(short: str) -> None:
+    text = "the kind of token is bad, look"
+    assert Failures((short, KEY)).error(ErrorClass.UNAUTHORISED, text).detail == text
+
+
+@pytest.mark.parametrize("secrets", [("4bcd", "4bcd5678", KEY), (KEY, "4bcd5678", "4bcd")])
+def test_a_secret_that_is_a_part_of_another_leaves_nothing_of_it(secrets: tuple[str, ...]) -> None:
+    detail = Failures(secrets).error(ErrorClass.UNAUTHORISED, f"4bcd and 4bcd5678 and {KEY}").detail
+    assert detail == "*** and *** and ***"

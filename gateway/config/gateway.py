@@ -146,6 +146,12 @@ class LimitsConfig(Settings):
         8, description="Turns that may wait behind the running one of a context."
     )
     tool_rounds: Count = Field(20, description="Rounds of tools that a turn may have.")
+    tool_arguments: Size = Field(
+        size("256KiB"),
+        ge=size("1KiB"),
+        description="Largest arguments of the tool calls of one answer, together; a call over it is not run, and the model "
+        "hears of it. A call that the backend runs itself has as much for itself.",
+    )
     parallel_tools: Count = Field(8, description="Tools of one round that may run at once.")
     requests_per_minute: CountOrZero = Field(
         0,

@@ -19,7 +19,7 @@ _RESERVED = "tasks"
 
 @dataclass(frozen=True, slots=True)
 class AgentPolicies:
-    """The operator's decisions for one agent. `turn_timeout` is in seconds.
+    """The operator's decisions for one agent. `turn_timeout` is in seconds, `tool_arguments` in bytes.
 
     `history_messages` and `history_tokens` limit the part that is sent of a history that the gateway keeps. None sends
     the whole history.
@@ -41,6 +41,7 @@ class AgentPolicies:
     history_tokens: int | None = None
     uncited_sources: Literal["keep", "drop"] = "keep"
     tool_rounds: int = 20
+    tool_arguments: int = 256 * 1024
     parallel_tools: int = 8
     unknown_tool: Literal["error_result", "fail"] = "error_result"
     round_limit_action: Literal["final_call_without_tools", "fail"] = "final_call_without_tools"

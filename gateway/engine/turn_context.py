@@ -148,6 +148,7 @@ class TurnContext:
             exhausted=self.machine.round >= policies.tool_rounds,
             patience=int(policies.approval_timeout * 1000),
             standing=standing,
+            largest_arguments=policies.tool_arguments,
         )
 
     # --- what is read

@@ -100,7 +100,7 @@ async def test_131_any_other_deep_value_breaks_the_contract_and_costs_one_turn(c
 
 
 @OWNERS
-@pytest.mark.parametrize("depth", [101, 950, 1000, 100_000])
+@pytest.mark.parametrize("depth", [101, 950, 1000, 40_000])
 async def test_131_arguments_that_are_too_deep_are_a_bad_call_of_which_the_model_hears(
     core: Core, ownership: Ownership, depth: int
 ) -> None:

@@ -30,11 +30,15 @@ FAILED = "The tool failed."
 NO_OBJECT = "The arguments are not a JSON object."
 DO_NOT_FIT = "The arguments do not fit."
 TOO_DEEP = f"The arguments are {nesting.TOO_DEEP}."
+TOO_LARGE = "The arguments are too large: those of all calls of one answer may have {limit} bytes together."
 OTHER_TOOL = "This call was not run: the tool is not the one that was allowed."
 LIMIT_REACHED = "This call was not run: the limit of tool rounds is reached."
 
 NEVER_RAN = frozenset({NO_SUCH_TOOL, NOT_RUN, CUT, OTHER_TOOL, LIMIT_REACHED})
 """Outcomes of calls that were not run, and may run when they are made again."""
+
+_KEPT = 1000
+"""Characters of the arguments of an oversized call: enough to tell which call it was."""
 
 RUNS = 3
 """How often an idempotent call may be started in all, if its process dies while it runs: the call may be the cause."""
@@ -75,7 +79,9 @@ class Settled:
 class ToolPolicy(msgspec.Struct, frozen=True):
     """The rules for the tools of one service call. `exhausted` says that no tool may run in the rest of this turn;
     `why_not` is the reason that the model receives. `standing` are the caller's standing approvals, which override
-    `asks`. `patience` is the time in milliseconds that the caller has for a decision or a result."""
+    `asks`. `patience` is the time in milliseconds that the caller has for a decision or a result.
+    `largest_arguments` is in bytes: of all calls together that the backend does not run itself, and of each call that it
+    runs."""
 
     offered: Mapping[str, OfferedTool] = msgspec.field(default_factory=dict)
     client: Mapping[str, ToolDeclaration] = msgspec.field(default_factory=dict)
@@ -85,6 +91,7 @@ class ToolPolicy(msgspec.Struct, frozen=True):
     why_not: str = LIMIT_REACHED
     patience: int = 0
     standing: tuple[StandingApproval, ...] = ()
+    largest_arguments: int = 256 * 1024
 
     def origin(self, name: str) -> str:
         """The executor of calls with this name, as far as the name tells."""
@@ -119,7 +126,8 @@ class ToolCall:
     `question`, the call is a question of the backend whether it may run a tool of its own, and the decision is the
     outcome. `runs_left` is the number of times that the call may still be started. `rerun` says that the call ran when
     its process died, and may run again. `pages` are the pages on which the user has to consent first. `identity` is the name
-    that rules have for the tool of a call that needs an approval of its own.
+    that rules have for the tool of a call that needs an approval of its own. `oversized` says that the
+    arguments are larger than the policy allows, and that `arguments` is their beginning.
     """
 
     facts: CallFacts
@@ -139,6 +147,7 @@ class ToolCall:
     rerun: bool = False
     pages: tuple[ConsentLink, ...] = ()
     identity: str | None = None
+    oversized: bool = False
 
     def enter(self, status: ToolCallStatus) -> None:
         """Raises: IllegalTransition."""
@@ -175,6 +184,9 @@ def decide(call: ToolCall, policy: ToolPolicy, steps: Steps | None = None) -> Se
     `steps` are those of the checks of all calls of one service call.
     """
     name, arguments = call.facts.name, call.arguments or ""
+    if call.oversized:
+        call.executor = call.executor if call.question else "gateway"
+        return Settled(ToolCallStatus.FAILED, TOO_LARGE.format(limit=policy.largest_arguments))
     if call.question:
         call.inputs, call.asked = parse_arguments(arguments) or {}, True
         call.enter(ToolCallStatus.PENDING_APPROVAL)
@@ -224,6 +236,11 @@ def parse_arguments(arguments: str) -> dict[str, Json] | None:
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def beginning(arguments: str, size: int) -> str:
+    """What is kept of the arguments of a call that is not run for their size, which is a number of bytes."""
+    return arguments if len(arguments) <= _KEPT else f"{arguments[:_KEPT]}\n[truncated: {size} bytes]"
 
 
 def _why_unusable(arguments: str) -> str:

@@ -32,6 +32,8 @@ class ToolCallTracker:
     _unnamed: str = ""
     _early_results: dict[str, adapter.ToolResultReady] = field(default_factory=dict)
     _reserved_ids: deque[str] = field(default_factory=deque)
+    _size: int = 0
+    """Bytes of the arguments of the calls that the backend does not run itself."""
 
     def receive(self, event: adapter.AdapterEvent, policy: ToolPolicy, round_: int) -> None:
         """Raises: AdapterError (CONTRACT_BROKEN) for an event that cannot follow."""
@@ -55,7 +57,7 @@ class ToolCallTracker:
     def restart(self, reserved_ids: Sequence[str] = ()) -> None:
         """Prepares the tracker for the next service call, or for a repetition of the current one. The first tool calls
         of that service call get the public ids `reserved_ids`."""
-        self._calls, self._unnamed, self._early_results = {}, "", {}
+        self._calls, self._unnamed, self._early_results, self._size = {}, "", {}, 0
         self._reserved_ids = deque(reserved_ids)
 
     @property
@@ -169,7 +171,7 @@ class ToolCallTracker:
         elif event.server is not None and call.facts.server is None:
             call.facts = replace(call.facts, name=event.name, server=event.server)
         call.handled = event.handled
-        self._keep_call(call, event, CallItem(call.external_id, event.name, event.arguments, event.handled))
+        self._keep_call(call, event, policy, handled=event.handled)
         # A call that the client runs is shown when the turn asks for its result, once.
         if event.handled or call.facts.origin != "client":
             self._show_arguments(call)
@@ -182,12 +184,25 @@ class ToolCallTracker:
     def _ask(self, event: adapter.ApprovalAsked, policy: ToolPolicy, round_: int) -> None:
         call = self._add(event, policy, round_)
         call.question = True
-        self._keep_call(call, event, CallItem(call.external_id, event.name, event.arguments, asking=event.server))
+        self._keep_call(call, event, policy, asking=event.server)
         self._show_arguments(call)
 
-    def _keep_call(self, call: ToolCall, event: adapter.ToolCallReady | adapter.ApprovalAsked, item: CallItem) -> None:
+    def _keep_call(
+        self,
+        call: ToolCall,
+        event: adapter.ToolCallReady | adapter.ApprovalAsked,
+        policy: ToolPolicy,
+        *,
+        handled: bool | None = None,
+        asking: str | None = None,
+    ) -> None:
         self.output.flush()
-        call.arguments = event.arguments
+        size = len(event.arguments.encode(errors="replace"))
+        call.oversized = size > policy.largest_arguments - (0 if handled else self._size)
+        call.arguments = tool_call.beginning(event.arguments, size) if call.oversized else event.arguments
+        if not (handled or call.oversized):
+            self._size += size
+        item = CallItem(call.external_id, event.name, call.arguments, handled, asking)
         self.output.items.append(NewItem(item, event.provider_id, call.facts.id))
 
     def _answer(self, event: adapter.ToolResultReady) -> None:

@@ -42,7 +42,7 @@ ARRIVED: dict[str, dict[object, object]] = {"gateway.arrived": {}}
 _LENIENT = {"lenient_data_after_close": True, "lenient_version": True}
 """uvicorn's own setting, and the versions that `check_framing` refuses."""
 
-_NO_REQUEST = "Invalid HTTP request received."
+_NO_REQUEST = "this is no request of HTTP, or not one that can be read safely"
 
 _HEAD_BYTES = 64 * 1024
 """Limit for an incomplete head, without the piece of data in which it begins. The application checks the size of a complete
@@ -105,13 +105,17 @@ class Connection(HttpToolsProtocol):
         self._refused = True
         super().connection_lost(exc)
         # uvicorn tells only the last request of the connection, which may be waiting behind the one that is being served.
+        self._abandon()
+        # uvicorn does not cancel its timer where a peer resets the connection.
+        self._unset_keepalive_if_required()
+        self._outgoing.release()
+
+    def _abandon(self) -> None:
+        """Tells the application that the request which it serves is lost."""
         if self._served is not None:
             self._served.disconnected = True
             self._served.message_event.set()
             self._served = None
-        # uvicorn does not cancel its timer where a peer resets the connection.
-        self._unset_keepalive_if_required()
-        self._outgoing.release()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -165,11 +169,9 @@ class Connection(HttpToolsProtocol):
     def _end_unreadable(self) -> None:
         """Answers with 400, but not in the middle of a response or in the place of an earlier one."""
         self.logger.warning(_NO_REQUEST)
-        own = self._part is _Part.BODY and not self.pipeline and not self.cycle.response_started
-        if self._answering and not own:
-            self._close()
-        else:
-            self.send_400_response(_NO_REQUEST)
+        if self._part is _Part.BODY and not self.pipeline and not self.cycle.response_started:
+            self._abandon()
+        self._refuse(400, "INVALID_ARGUMENT", _NO_REQUEST)
 
     def _head_without_upgrade(self) -> bytes:
         """The head that was read last."""
@@ -296,7 +298,8 @@ class Connection(HttpToolsProtocol):
     @property
     def _answering(self) -> bool:
         # There is no cycle before the first request, despite its declared type.
-        return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
+        cycle = self.cycle
+        return cycle is not None and not (cycle.response_complete or cycle.disconnected)  # type: ignore[redundant-expr]
 
     def _set_timer(self) -> None:
         match self._part:

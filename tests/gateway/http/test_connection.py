@@ -155,6 +155,31 @@ async def test_a_malformed_body_ends_the_connection_at_once(before: bytes) -> No
         await refused(peer)
 
 
+@pytest.mark.parametrize(
+    "begin", [b"GET / HTTP/1.1\r\nX : y\r\n", b"hello\r\n\r\n", b"\x16\x03\x01\x02\0\1", CHUNKED + NO_CHUNK]
+)
+async def test_a_client_that_still_sends_what_cannot_be_read_gets_the_answer(begin: bytes) -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(begin + b"y" * 8 * 1024 * 1024)
+        status, message = told(await peer.rest())
+    assert status == 400
+    assert message.startswith("this is no request of HTTP")
+
+
+async def test_an_application_writes_nothing_behind_the_refusal_of_its_body() -> None:
+    async def insists(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        await Reply(b"1")(scope, receive, send)
+
+    async with served(insists) as connect:
+        peer = await connect()
+        await peer.say(CHUNKED)
+        await peer.say(NO_CHUNK)
+        assert (await peer.rest()).count(b"HTTP/1.1 ") == 1
+
+
 async def test_an_application_sees_the_disconnect_of_a_malformed_body_at_once() -> None:
     told_ = asyncio.Event()
 

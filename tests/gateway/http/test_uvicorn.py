@@ -36,7 +36,7 @@ OVERRIDDEN = {
     "timeout_keep_alive_handler": ["self"],
     "_start_asgi_task": ["self", "cycle", "app"],
 }
-CALLED = {"_unset_keepalive_if_required": ["self"], "send_400_response": ["self", "msg"], "shutdown": ["self"]}
+CALLED = {"_unset_keepalive_if_required": ["self"], "shutdown": ["self"]}
 ATTRIBUTES = [
     "cycle",
     "expect_100_continue",

@@ -197,4 +197,7 @@ def refused_from(response: httpx2.Response, body: Json) -> Refused:
 
 def _http_error(response: httpx2.Response, location: str | None) -> str:
     text = f"{response.request.url} answered HTTP {response.status_code} {response.reason_phrase}".rstrip()
+    if response.status_code == 400 and response.request.url.scheme == "http" and b"HTTPS" in response.content:
+        # So answer nginx, Go and Apache to a request in plain text.
+        return f"{text}; {ADDRESS_OF_TLS}"
     return f"{text} and points to {location}; use that address" if location else text

@@ -105,7 +105,7 @@ def _certificate_problem(code: int, reason: str, place: str) -> str:
         return "its certificate is not valid yet: is the clock of this machine right?"
     if code in _OTHER_NAME:
         return f"its certificate is for other names: {reason}; use a name that it holds in the address"
-    return f"its certificate is refused: {reason}; the server needs another one"
+    return f"its certificate is refused: {reason}; it, or that of its authority, has to be made anew"
 
 
 def _handshake_problem(reason: str) -> str:

@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from gateway.client.transport import TlsFailed, Unreachable, decode, http_errors, json_at, objects, open_http, text_at
+from gateway.client.transport import (
+    TlsFailed,
+    Unreachable,
+    decode,
+    http_errors,
+    json_at,
+    objects,
+    open_http,
+    refused_from,
+    text_at,
+)
 from tests.adapters.raw_server import Exchange, RawServer, plain
 from tests.support.certificates import certificate, server_context
 from tests.support.forward_proxy import forward_proxy
@@ -179,3 +189,12 @@ async def test_requests_go_through_the_proxy_that_is_named() -> None:
             assert (await http.get(url)).status_code == 200
         await raw.stop()
     assert proxy.heads[0].startswith(f"GET {url} ")
+
+
+async def test_a_server_that_wants_tls_and_says_so_is_told_from_one_that_refuses() -> None:
+    body = b"Client sent an HTTP request to an HTTPS server.\n"
+    head = b"HTTP/1.0 400 Bad Request\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with listening(head + body) as url, open_http(url) as http:
+        refused = refused_from(await http.get(url), None)
+    hint = "does its address begin with https:// and not with http://?"
+    assert str(refused) == f"{url} answered HTTP 400 Bad Request; {hint}"

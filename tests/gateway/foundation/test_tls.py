@@ -83,6 +83,13 @@ def test_what_no_authority_mends_is_told_without_one(
     assert tls_problem(loop(failure(server_context(file))), "SETTING") == expected
 
 
+def test_a_certificate_against_the_rules_is_told_as_such() -> None:
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_code, error.verify_message = 79, "invalid CA certificate"
+    remedy = "it, or that of its authority, has to be made anew"
+    assert tls_problem(error) == f"its certificate is refused: invalid CA certificate; {remedy}"
+
+
 def test_an_address_in_place_of_a_name_is_a_name_that_the_certificate_does_not_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,9 +30,7 @@ class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     total_tokens: int | None = None
 
     def __add__(self, other: "Usage") -> "Usage":
-        if self is NONE or other is NONE:
-            return other if self is NONE else self
-        return Usage(*map(_sum, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
+        return total((self, other))
 
 
 NONE = Usage()
@@ -128,10 +126,10 @@ def read(report: Json) -> Usage:
     else:
         names = _CHAT
     tokens, output = _number(report.get(names.input)), _number(report.get(names.output))
-    for name in names.beside_input:
-        tokens = _sum(tokens, _number(report.get(name)))
-    for name in names.beside_output:
-        output = _sum(output, _number(report.get(name)))
+    if names.beside_input:
+        tokens = _sum((tokens, *(_number(report.get(name)) for name in names.beside_input)))
+    if names.beside_output:
+        output = _sum((output, *(_number(report.get(name)) for name in names.beside_output)))
     total = _number(report.get(names.total))
     if total is None and tokens is not None and output is not None:
         total = tokens + output
@@ -149,10 +147,10 @@ def reported(points: Iterable[CommitPoint]) -> Usage:
 
 
 def total(usages: Iterable[Usage]) -> Usage:
-    whole = NONE
-    for each in usages:
-        whole += each
-    return whole
+    counted = [each for each in usages if each is not NONE]
+    if len(counted) < 2:
+        return counted[0] if counted else NONE
+    return Usage(*map(_sum, zip(*map(msgspec.structs.astuple, counted), strict=True)))
 
 
 def in_metadata(turn: Usage, task: Usage) -> dict[str, Json]:
@@ -173,8 +171,9 @@ def shown_in(metadata: Mapping[str, Json] | None) -> Usage | None:
     return None
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else one + other
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
 
 
 def _first(report: Json, places: _Places) -> int | None:

@@ -79,8 +79,10 @@ class Reads:
         sql = compiled.WHOLE_TASK if history is None else compiled.RECENT_TASK
         which = {"task": task_id} if history is None else recent_values(task_id, history)
         rows = await self._readers.lookup(sql, {**_owned(caller, agent), **which})
-        size = sum([turn_size(row[_TASK_COLUMNS:]) for row in rows])
-        return await off_loop(size, _whole_task, task_id, rows) if rows else None
+        if not rows:
+            return None
+        of_turns = [row[_TASK_COLUMNS:] for row in rows]
+        return await off_loop(sum(map(turn_size, of_turns)), _whole_task, rows[0][:_TASK_COLUMNS], of_turns)
 
     async def tasks(self, caller: Caller, agent: str, where: TaskFilter, limits: PageLimits) -> TaskPage:
         after_at, after_id = where.after or (None, None)
@@ -348,9 +350,10 @@ class Reads:
         return tuple(map(records.api_key, await self._readers.scan(compiled.API_KEYS, {})))
 
 
-def _whole_task(task_id: str, rows: list[Row]) -> tuple[TaskRecord, tuple[TurnRecord, ...]]:
+def _whole_task(task: Row, of_turns: list[Row]) -> tuple[TaskRecord, tuple[TurnRecord, ...]]:
     """Raises: CorruptRecord."""
-    return records.task(rows[0][:_TASK_COLUMNS]), records.turns(task_id, [row[_TASK_COLUMNS:] for row in rows])
+    record = records.task(task)
+    return record, records.turns(record.id, of_turns)
 
 
 def _turns(task_ids: tuple[str, ...], rows: list[Row]) -> dict[str, tuple[TurnRecord, ...]]:

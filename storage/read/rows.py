@@ -22,6 +22,7 @@ from storage.read.inline import Row
 message_decoder = msgspec.json.Decoder(Message)
 _messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
 _artifacts_decoder = msgspec.json.Decoder(tuple[StoredArtifact, ...])
+_reports_decoder = msgspec.json.Decoder(tuple[Json, ...])
 _value_decoder = msgspec.json.Decoder()
 preferences_decoder = msgspec.json.Decoder(Preferences)
 
@@ -90,7 +91,7 @@ def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
         artifacts=None if artifacts is None else decoded(_artifacts_decoder.decode, artifacts, owner),
         ended=ended_at is not None,
         quarantined=ended_at is None and bool(quarantined),
-        reports=() if reports is None else tuple(decoded(_value_decoder.decode, f"[{reports}]", owner)),
+        reports=() if reports is None else decoded(_reports_decoder.decode, f"[{reports}]", owner),
     )
 
 

@@ -118,7 +118,7 @@ def test_a_client_that_sends_nothing_more_has_a_limited_time_for_its_answer_to_b
 def test_a_stream_that_begins_in_time_goes_on_and_notices_that_its_client_is_gone(loop: Run) -> None:
     async def run() -> None:
         app = App(streams=True)
-        async with served(app, half_closed_seconds=SHORT, head_seconds=2 * SHORT) as connect:
+        async with served(app, half_closed_seconds=20 * SHORT, head_seconds=25 * SHORT) as connect:
             peer = await connect()
             await peer.say(POST)
             peer.end()

@@ -17,6 +17,7 @@ from gateway.core.tools.tool_call import ConsentLink, Settled, ToolCall
 from gateway.core.turn.commands import Command, EndTool, EndTurn, Publish, Wait
 from gateway.core.turn.machine import TurnFacts, TurnMachine
 from gateway.engine.journal import Journal, appended
+from gateway.engine.masking import masked
 from gateway.engine.turn_run import StoredTask, status, status_update
 from gateway.foundation.clock import Clock, non_decreasing, timestamp
 from gateway.ledger.events import entry
@@ -72,8 +73,9 @@ class PausedTurn:
 
     # --- changes
 
-    def answer(self, resolution: Resolution, principal: str) -> None:
-        """The caller's decisions and results. Calls that wait for a consent run again, whatever the caller says."""
+    def answer(self, resolution: Resolution, outcomes: Mapping[str, Settled], principal: str) -> None:
+        """The caller's decisions, and the outcomes of the calls that it ran. Calls that wait for a consent run again,
+        whatever the caller says."""
         for call in self.machine.calls.values():
             if call.status is ToolCallStatus.PENDING_CONSENT:
                 self._retries.append(call.facts.id)
@@ -87,8 +89,7 @@ class PausedTurn:
             else:
                 why = f"{REJECTED} Reason: {decision.reason}" if decision.reason else REJECTED
                 self._collect(self.machine.settle_tool(call, Settled(ToolCallStatus.REJECTED, why)))
-        for call_id, result in resolution.results.items():
-            settled = Settled(ToolCallStatus.FAILED if result.error else ToolCallStatus.COMPLETED, result.output)
+        for call_id, settled in outcomes.items():
             self._collect(self.machine.settle_tool(self.machine.calls[call_id], settled))
 
     def expire(self, now: int) -> None:
@@ -167,6 +168,14 @@ class PausedTurn:
         verdicts, retries = tuple(self._verdicts), tuple(self._retries)
         question, state = (None, TaskState.INPUT_REQUIRED) if asks is None else (asks.message, asks.state)
         return Decide(*at, answer, verdicts, question, goes_on, now, retries, state)
+
+
+async def outcomes(resolution: Resolution, rendering: Rendering) -> dict[str, Settled]:
+    """The results that the caller has sent, with what it sees of them, by the id of the call."""
+    return {
+        call_id: await masked(tool_call.answered(result.output, error=result.error), rendering)
+        for call_id, result in resolution.results.items()
+    }
 
 
 async def load(

@@ -12,8 +12,6 @@ import msgspec
 import structlog
 from msgspec import UNSET
 
-from gateway.a2a import tool_calls
-from gateway.a2a.weight import data_weight
 from gateway.core.citations import number_sources
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN, TOOLS_FAILING
 from gateway.core.tools import prompts, tool_call
@@ -21,8 +19,8 @@ from gateway.core.tools.tool_call import Settled, ToolCall
 from gateway.core.tools.toolset import OfferedTool, beginning_of, bounded
 from gateway.core.turn.commands import Publish
 from gateway.engine.executor import CommandExecutor
+from gateway.engine.masking import masked
 from gateway.engine.turn_context import TurnContext, TurnFailed
-from gateway.foundation.off_loop import off_loop
 from gateway.foundation.tasks import stop
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ledger.states import ToolCallStatus
@@ -159,7 +157,7 @@ class ToolRounds:
                 return await self.executor.perform(machine.pause_tool(call, settled.pages))
             if run.agent.policies.uncited_sources == "drop" and settled.status is ToolCallStatus.COMPLETED:
                 settled = await self._with_numbers(settled)
-            return await self._settle(call, await self._masked(tool, settled))
+            return await self._settle(call, await masked(settled, machine.facts.rendering, tool.max_result))
 
     async def _with_numbers(self, settled: Settled) -> Settled:
         """Numbers its sources, from the highest number of the conversation on. Source: docs/state-model.md, scenario 98."""
@@ -170,17 +168,6 @@ class ToolRounds:
         last = view.last_source if self._last_source is None else self._last_source
         output, self._last_source = number_sources(settled.output, last)
         return replace(settled, output=output)
-
-    async def _masked(self, tool: OfferedTool, settled: Settled) -> Settled:
-        """Masks the result for its caller: as a whole, then it is cut as it was for the model. A large one takes time."""
-        shown = self.context.machine.facts.rendering
-        if not shown.redact:
-            return settled
-        cut = settled.under_masks is not UNSET
-        whole, limit = (settled.under_masks, tool.max_result) if cut else (settled.output, None)
-        phase = tool_call.PHASES[settled.status]
-        response = await off_loop(data_weight(whole), tool_calls.respond, phase, whole, shown, limit)
-        return replace(settled, under_masks=response)
 
     async def _settle(self, call: ToolCall, settled: Settled) -> None:
         await self.executor.perform(self.context.machine.settle_tool(call, settled))

@@ -79,11 +79,12 @@ class PausedTurns:
         resolution = resolve(given, await self._asked(given, paused), self.clock.now(), shown.redact)
         if given and not resolution:
             return Replay(task.id, incoming.digest)
+        outcomes = await paused_turn.outcomes(resolution, shown)
         message = replace(incoming.message, context_id=task.context_id, task_id=task.id)
         rest = (UserItem(replace(message, parts=given.rest)),) if given.rest else ()
         said = GivenAnswer(message, paused.turn.inputs, incoming.digest, incoming.key, paused.number + 1, rest)
         paused.outputs[-1].messages.append(message)
-        paused.answer(resolution, call.caller.principal)
+        paused.answer(resolution, outcomes, call.caller.principal)
         return await self._store(call.agent, paused, said, incoming, on_stored) or Replay(task.id, incoming.digest)
 
     async def resume(self, agent: Agent, paused: PausedTurn) -> None:

@@ -1,5 +1,6 @@
 """What the paths of `redact` point at reaches no caller, whatever runs the tool and however large its result is."""
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import Any
@@ -198,3 +199,25 @@ async def test_numbered_sources_are_masked_with_their_numbers(core: Core) -> Non
     task, streamed = await follow(core)
     assert f'{{"source_number":0,"text":"blue","token":"{MASK}"}}' in streamed
     assert SECRET not in streamed + await shown(core, task)
+
+
+async def test_a_large_result_of_a_client_is_masked_while_the_event_loop_goes_on(core: Core) -> None:
+    adapter = adapter_of(G, asks("r1", call("c1", "camera")), says("done", "r2"))
+    core.agent(adapter, client_tools=(CAMERA,), tool_calls=HIDES)
+    asking = await start(core)
+    rows = json.dumps([{**TALLY, "n": [[number]] * 20} for number in range(15_000)])
+    answered = of_client(open_calls(asking)["camera"], rows)
+    loop = asyncio.get_running_loop()
+    began, last, longest = loop.time(), loop.time(), 0.0
+
+    async def watch() -> None:
+        nonlocal last, longest
+        while True:
+            await asyncio.sleep(0)
+            longest, last = max(longest, loop.time() - last), loop.time()
+
+    watching = loop.create_task(watch())
+    done = await reply(core, asking.id, answered)
+    watching.cancel()
+    assert longest < (loop.time() - began) / 2
+    assert SECRET not in str([entry for entry in done.history or () if entry.role is Role.AGENT])

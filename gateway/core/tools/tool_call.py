@@ -253,6 +253,11 @@ def _why_unusable(arguments: str) -> str:
     return NO_OBJECT
 
 
+def answered(output: Json, *, error: bool) -> Settled:
+    """The outcome of a call that another party than the gateway ran."""
+    return Settled(ToolCallStatus.FAILED if error else ToolCallStatus.COMPLETED, output)
+
+
 def outcome_at_end(status: ToolCallStatus | None) -> Settled:
     """The outcome of an open call whose turn ends."""
     if status is ToolCallStatus.RUNNING:

@@ -218,7 +218,7 @@ class ToolCallTracker:
         if call.facts.origin != "backend":
             # The name is that of another tool; who runs a call is known for certain when it is answered.
             call.facts = replace(call.facts, origin="backend", server=None)
-        self.settle(call, Settled(ToolCallStatus.FAILED if event.error else ToolCallStatus.COMPLETED, event.output))
+        self.settle(call, tool_call.answered(event.output, error=event.error))
 
 
 def output_item(call: ToolCall, *, unsent: bool, replayable: bool = True) -> NewItem:

@@ -61,6 +61,9 @@ class _Stderr:
 
 _stderr = _Stderr()
 
+_console: ConsoleRenderer | None = None
+"""The form of lines of text; None where lines are JSON."""
+
 
 def log_format(given: Literal["auto", "text", "json"]) -> LogFormat:
     """`auto` is text on a terminal and JSON elsewhere."""
@@ -72,10 +75,13 @@ def log_format(given: Literal["auto", "text", "json"]) -> LogFormat:
 def configure_logging(level: int = logging.INFO, form: LogFormat = "json") -> None:
     """The lines of the gateway, and those that adapters, libraries and functions of the operator write with `logging`,
     or print in a thread."""
+    global _console  # a function of the operator may configure structlog for itself
     # With `utc=False` the time is that of the machine, which is what a person at a terminal compares it with.
     stamp = structlog.processors.TimeStamper(fmt=_TIME[form], utc=form == "json")
     common: list[Processor] = [structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, stamp]
-    output: list[Processor] = [structlog.processors.format_exc_info, _renderer(form)]
+    renderer = _renderer(form)
+    output: list[Processor] = [structlog.processors.format_exc_info, renderer]
+    _console = renderer if isinstance(renderer, ConsoleRenderer) else None
     if form == "text":
         output.insert(1, _set_apart)
     structlog.configure(
@@ -91,11 +97,10 @@ def configure_logging(level: int = logging.INFO, form: LogFormat = "json") -> No
 def write_lines(lines: Iterable[tuple[int, Mapping[str, object]]]) -> None:
     """Writes lines in one piece and in the form of all others. Each has its time, in milliseconds since 1970, and all of its
     facts, `event` and `level` among them."""
-    renderer = structlog.get_config()["processors"][-1]
-    if isinstance(renderer, ConsoleRenderer):
-        texts = [str(renderer(None, "", {**facts, "timestamp": _local_time(at)})) for at, facts in lines]
-    else:
+    if _console is None:
         texts = [_dense({**facts, "timestamp": timestamp(at)}) for at, facts in lines]
+    else:
+        texts = [str(_console(None, "", {**facts, "timestamp": _local_time(at)})) for at, facts in lines]
     _stderr.write("".join(f"{text}\n" for text in texts))
     _stderr.flush()
 

@@ -189,6 +189,14 @@ def test_a_traceback_of_a_text_is_readable_and_cannot_be_taken_for_lines_of_the_
     assert all(line.startswith("    ") for line in rest)
 
 
+@pytest.mark.parametrize("processors", ["[]", "[structlog.dev.ConsoleRenderer()]"])
+def test_a_function_that_configures_structlog_changes_no_line_that_is_written_so(processors: str) -> None:
+    code = f"""import structlog; structlog.configure(processors={processors})
+from gateway.foundation.logs import write_lines; write_lines([(0, {{'event': 'turn', 'level': 'info'}})])"""
+    (line,) = logged(code)
+    assert json.loads(line) == {"event": "turn", "level": "info", "timestamp": "1970-01-01T00:00:00.000Z"}
+
+
 def test_several_lines_are_written_in_the_form_of_all_others() -> None:
     code = "from gateway.foundation.logs import write_lines; write_lines([(0, {'event': 'turn', 'level': 'info', 'ms': 1})])"
 

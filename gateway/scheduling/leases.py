@@ -91,6 +91,16 @@ class LeaseUpkeep:
     unused: set[str] = field(default_factory=set)
     """Threads of which no turn is here any more: the next renewal gives their leases back."""
 
+    def give_back(self, thread: str) -> None:
+        """Its last turn has ended and did not release the lease. That is done before the end is told, because the process
+        may stop then; where it fails, with the next renewal."""
+
+        def stored(error: Exception | None) -> None:
+            if error is not None:
+                self.unused.add(thread)
+
+        self.runtime.ledger.submit((Release(thread, self.runtime.holder),), stored)
+
     async def run(self) -> None:
         """Never returns."""
         took, monotonic = 0.0, self.runtime.clock.monotonic

@@ -266,7 +266,10 @@ class Runner:
         if queue.running is None and not queue.waiting and queue in queue.siblings:
             last = self._queues.remove(queue)
             if queue.leased and last:
-                self._upkeep.unused.add(queue.thread.id)
+                if run.live.status.state in TERMINAL:
+                    self._upkeep.give_back(queue.thread.id)
+                else:
+                    self._upkeep.unused.add(queue.thread.id)
 
     def _dismiss(self, run: TurnRun) -> None:
         del self._runs[run.live.id]

@@ -134,6 +134,28 @@ async def test_canceling_a_waiting_turn_does_not_release_the_thread_of_the_runni
     assert query(core.path, "SELECT lease_holder FROM thread") == [(None,)]
 
 
+@pytest.mark.parametrize("first", ["fails", "completes"])
+async def test_a_turn_that_is_cancelled_while_the_one_before_it_ends_leaves_no_lease(
+    tmp_path: Path, first: str
+) -> None:
+    path, busy = tmp_path / "ledger.db", LeaseTimes(length=3600.0)
+    script = says("a") if first == "completes" else [AdapterError(ErrorClass.REJECTED, "400")]
+    async with running_core(path, lease=busy) as core:
+        pause = Pause()
+        core.agent(ScriptedAdapter(G, [pause, *script]))
+        gate = core.ledger.hold(Finish)
+        await core.send("1", context="c", at_once=True)
+        waiting = await core.send("2", context="c", at_once=True)
+        pause.go.set()
+        await soon(gate.reached.wait())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(core.cancel(waiting.id))
+            await until(lambda: len(gate.waiting) == 2)
+            core.ledger.let_go()
+        await soon(core.runner.idle())
+    assert query(path, "SELECT lease_holder FROM thread") == [(None,)]
+
+
 # --- the ledger fails ---
 
 

@@ -819,6 +819,27 @@ async def test_50_a_tool_that_acted_before_a_crash_is_not_run_again_and_the_mode
 
 
 @ALL
+@pytest.mark.parametrize("how", ["the stream is cut", "cancelled"])
+async def test_48_a_call_of_an_answer_that_is_cut_never_ran_and_says_so(
+    core: Core, ownership: Ownership, how: str
+) -> None:
+    pause = Pause()
+    end = pause if how == "cancelled" else AdapterError(ErrorClass.INTERRUPTED, "cut")
+    adapter = adapter_of(ownership, [*asks("r1", C1)[:-1], end], says("A2", "r2"))
+    core.agent(adapter, toolset=(tools := ScriptedTools({"one": "O"})))
+    task = await core.send("1", context="c", at_once=True)
+    if how == "cancelled":
+        await soon(pause.reached.wait())
+        await core.cancel(task.id)
+    await soon(core.runner.idle())
+    parts = [part for message in (await core.get(task.id)).history or () for part in message.parts]
+    told: list[Any] = [part.metadata[URI] for part in parts if part.metadata and URI in part.metadata]
+    assert ([fact["phase"] for fact in told], tools.ran) == (["requested", "cancelled"], [])
+    await core.send("2", context="c")
+    assert [item for item in adapter.sent[1][1] if not item.startswith("U ")] == []
+
+
+@ALL
 async def test_52_after_a_failure_inside_the_loop_the_view_is_coherent(core: Core, ownership: Ownership) -> None:
     cut: Script = [CallStarted("r2"), TextDelta("boo"), AdapterError(ErrorClass.INTERRUPTED, "cut")]
     adapter = adapter_of(ownership, asks("r1", C1), cut, says("A2", "r3"))

@@ -265,6 +265,14 @@ def outcome_at_end(status: ToolCallStatus | None) -> Settled:
     return Settled(ToolCallStatus.CANCELLED, NOT_RUN)
 
 
+def outcome_when_cut(call: ToolCall) -> Settled:
+    """The outcome of a call that was unanswered when its service call broke off. Only a call that its backend runs can
+    have run: the gateway, a client and a backend that asks first wait for the end of the answer."""
+    if call.facts.origin == "backend" and not call.question:
+        return Settled(ToolCallStatus.INTERRUPTED, OUTCOME_UNKNOWN)
+    return Settled(ToolCallStatus.CANCELLED, CUT)
+
+
 def digest(identity: str, arguments: str) -> str:
     """The digest that identifies an approved call. `arguments` is the model's raw text; spaces and the order of keys do
     not change the digest."""

@@ -75,11 +75,12 @@ class ToolCallTracker:
         self.show_outcome(call, settled)
 
     def interrupt(self) -> None:
-        """Ends the calls that will not be answered."""
+        """Ends the calls that will not be answered, because the answer that made them is not whole."""
         for call in self.unanswered:
             if call.arguments is not None:
-                call.enter(ToolCallStatus.INTERRUPTED)
-                self.show_outcome(call, Settled(ToolCallStatus.INTERRUPTED, tool_call.OUTCOME_UNKNOWN))
+                settled = tool_call.outcome_when_cut(call)
+                call.enter(settled.status)
+                self.show_outcome(call, settled)
 
     def keep_stray_results(self) -> None:
         """Results of unknown calls are stored, and never sent to the model."""

@@ -1,5 +1,6 @@
 """One turn as a transcript: adapter events in, commands out."""
 
+import asyncio
 from collections.abc import Sequence
 from itertools import count
 from typing import Any
@@ -42,6 +43,7 @@ from gateway.ledger.states import ToolCallStatus, TurnStatus
 from gateway.ports.adapter import (
     AdapterError,
     AdapterEvent,
+    ApprovalAsked,
     ArtifactReady,
     CallCompleted,
     CallStarted,
@@ -70,10 +72,13 @@ from gateway.ports.conversation import (
     ReasoningItem,
     StorageOwner,
 )
+from gateway.ports.tools import ToolDeclaration
+from tests.support.scripted_tools import ScriptedTools
 
 G = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
 BR = Ownership(StorageOwner.BACKEND, HandleKind.ROTATING)
 NOW = "2026-11-20T10:00:00.000Z"
+OFFERED = asyncio.run(ScriptedTools({"one": 1}).offered())
 FILE = Part(raw="AA==", media_type="image/png")
 DONE = CallCompleted()
 CALL = ToolCallReady("c", "add", '{"a":1}', handled=True)
@@ -696,6 +701,27 @@ def test_a_tool_call_that_is_cut_short_is_shown_as_interrupted(how: str) -> None
     dropped = commands[1]
     assert isinstance(dropped, AbortCall)
     assert [(new.tool_call, new.replayable) for new in dropped.items] == [(None, False)] * 3
+
+
+@pytest.mark.parametrize("how", ["fail", "cancel"])
+@pytest.mark.parametrize(
+    "event",
+    [ToolCallReady("c", "one", "{}"), ToolCallReady("c", "camera", "{}"), ApprovalAsked("c", "pay", "{}", "bank")],
+    ids=["of the gateway", "of the client", "a question of the backend"],
+)
+def test_a_call_of_a_cut_answer_that_waited_for_its_end_is_shown_as_cancelled(event: AdapterEvent, how: str) -> None:
+    camera = ToolDeclaration("camera", "Takes a picture.", {"type": "object"})
+    machine = turn(tools=ToolPolicy(OFFERED, {"camera": camera}))
+    play(machine, event)
+    commands = machine.fail(ErrorClass.INTERRUPTED, "c0ffee") if how == "fail" else machine.cancel()
+    assert phases(commands)[-1] == "cancelled"
+
+
+@pytest.mark.parametrize("event", [ToolCallReady("c", "one", "{}", True), ToolCallReady("c", "its_own", "{}")])
+def test_a_call_of_a_cut_answer_that_its_backend_may_have_run_is_shown_as_interrupted(event: AdapterEvent) -> None:
+    machine = turn(tools=ToolPolicy(OFFERED))
+    play(machine, event)
+    assert phases(machine.fail(ErrorClass.INTERRUPTED, "c0ffee")) == ["interrupted"]
 
 
 def test_a_failure_among_the_commands_of_an_event_does_not_lose_them() -> None:

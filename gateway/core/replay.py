@@ -19,7 +19,7 @@ from gateway.ledger.events import Update
 from gateway.ledger.states import UNDER_WAY, ServiceCallStatus
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.capabilities import CanResume
-from gateway.ports.conversation import StorageOwner
+from gateway.ports.conversation import HandleKind, StorageOwner
 
 
 class ShownOutput:
@@ -225,8 +225,11 @@ def resume_plan(
         return None
     again = MakeCall(call.round, call.attempt + 1, call.id)
     if call.status in UNDER_WAY:
+        # A chain goes on from the handle from which the call went out, unless its backend had named a response, which the next
+        # message looks up; a static conversation has to be read first.
         owned = ownership.of_thread(thread, agent.adapter.ownership)
-        return again if owned.owner is StorageOwner.GATEWAY and owned.may_repeat else None
+        unheard = owned.handle is HandleKind.ROTATING and call.pending is None
+        return again if owned.may_repeat and (unheard or owned.owner is StorageOwner.GATEWAY) else None
     # The backend had refused it, and the process died in the wait before the next try.
     return MakeCall(again.round, again.attempt) if call.status is ServiceCallStatus.FAILED else None
 

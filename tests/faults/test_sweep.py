@@ -15,7 +15,7 @@ import pytest
 
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, text_of, user_message, why
 from tests.emulators.scripts import Conversation, Pause, Say, Step
-from tests.faults.agent_kinds import OF_THE_GATEWAY, services
+from tests.faults.agent_kinds import services
 from tests.faults.crash_sweep import Sweep, configure
 from tests.faults.unfinished import all_ended, expire_leases, tasks_to_complete
 from tests.invariants import violations
@@ -247,7 +247,7 @@ async def test_a_process_that_dies_when_the_backend_has_the_request_and_says_not
         backend.stop_at = ""
         expire_leases(file.parent / "gateway.db")
         due = tasks_to_complete(file.parent / "gateway.db")
-        assert (story.tasks["two"]["id"] in due) is (owner in OF_THE_GATEWAY)
+        assert (story.tasks["two"]["id"] in due) is (owner != "conversation")
         again = await parent.serving(file)
         async with a2a_http(again.url.result()) as http:
             await _check(http, file.parent / "gateway.db", story, due)
@@ -256,7 +256,8 @@ async def test_a_process_that_dies_when_the_backend_has_the_request_and_says_not
 @pytest.mark.fault("K12")
 async def test_a_process_that_dies_at_any_point_of_its_recovery_is_recovered(tmp_path: Path) -> None:
     async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, fork_server() as parent:
-        story, file = Story(), configure(tmp_path / "one", backend.agents["backend"])
+        # A call in a conversation is not made again: recovery ends its turn.
+        story, file = Story(), configure(tmp_path / "one", backend.agents["conversation"])
         database = file.parent / "gateway.db"
         child = await parent.serving(file)
         backend.stop_at = "three"

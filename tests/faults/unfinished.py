@@ -13,13 +13,18 @@ _NOTHING_SHOWN = (
     " AND (payload LIKE '%artifactUpdate%' OR payload LIKE '%tool-calls%'))"
 )
 
+_UNHEARD = (
+    "(storage_owner = 'gateway' OR (handle_kind = 'rotating' AND NOT EXISTS (SELECT 1 FROM service_call"
+    " WHERE service_call.turn = turn.id AND service_call.status = 'started')))"
+)
+
 
 def tasks_to_complete(database: Path) -> list[str]:
-    """Tasks whose turn had not begun, or of which nothing was shown and whose history is the gateway's."""
+    """Tasks whose turn had not begun, or of which nothing was shown and whose request can be made again."""
     with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute(
             "SELECT turn.task FROM turn JOIN thread ON thread.id = turn.thread WHERE turn.status = 'accepted'"
-            f" OR (turn.status = 'running' AND storage_owner = 'gateway' AND {_NOTHING_SHOWN})"
+            f" OR (turn.status = 'running' AND {_UNHEARD} AND {_NOTHING_SHOWN})"
         ).fetchall()
     return [task for (task,) in rows]
 

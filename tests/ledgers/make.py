@@ -218,7 +218,7 @@ async def _die(recording: Recording) -> None:
         streaming = A2A(http, "chained").stream("one", message["contextId"], messageId="one")
         async with streaming as stream:
             [first, *_] = await stream.rest()
-            recording.saw("chained", message, first.event["task"], becomes=FAILED)
+            recording.saw("chained", message, first.event["task"], becomes=COMPLETED)
             recording.tasks[first.event["task"]["id"]].events = _shown(stream.frames)
         await child.ended()
     recording.world.go.set()

@@ -54,6 +54,8 @@ LATER = START + 6000
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 ONCE = Ownership(StorageOwner.GATEWAY, HandleKind.NONE, repeatable=False)
 """A Python function: what it did is not known."""
+OFTEN = Ownership(StorageOwner.BACKEND, HandleKind.ROTATING, repeatable=True)
+"""A chain of responses whose backend runs no tools."""
 
 
 async def left_behind(path: Path, ownership: Ownership, *texts: str, script: Script = (), **policies: Any) -> list[str]:
@@ -303,20 +305,51 @@ async def test_agents_are_used_until_what_was_being_taken_up_with_them_has_ended
 # --- what was under way -----------------------------------------------------------------------------------------------
 
 
-async def test_109d_a_call_of_which_nothing_was_shown_is_made_again_where_the_gateway_keeps_the_history(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("ownership", "script"), [(G, [CallStarted()]), (OFTEN, [])], ids=["G", "BR, no byte came back"]
+)
+async def test_109d_a_call_of_which_nothing_was_shown_is_made_again_where_that_changes_nothing(
+    tmp_path: Path, ownership: Ownership, script: Script
 ) -> None:
     path = tmp_path / "ledger.db"
-    [task] = await left_behind(path, G, "1", script=[CallStarted()])
-    adapter = ScriptedAdapter(G, says("a"))
+    [task] = await left_behind(path, ownership, "1", script=script)
+    adapter = ScriptedAdapter(ownership, says("a", "r1"), says("b", "r2"))
     async with survivor(path, adapter) as core:
         await soon(core.runner.idle())
         assert answer(await core.get(task)) == "a"
-    assert adapter.sent == [(None, ["U 1"])]
-    assert query(path, "SELECT round, attempt, status, error_class FROM service_call ORDER BY attempt") == [
+        await core.send("2", context="c")
+    following = (None, ["U 1", "A a", "U 2"]) if ownership is G else ("r1", ["U 2"])
+    assert adapter.sent == [(None, ["U 1"]), following]
+    assert query(path, "SELECT round, attempt, status, error_class FROM service_call WHERE handle_in IS NULL") == [
         (0, 0, "failed", RESTARTED),
         (0, 1, "completed", None),
+        *([(0, 0, "completed", None)] if ownership is G else []),
     ]
+    assert violations(path) == []
+
+
+async def test_109d_a_response_that_had_begun_on_a_chain_is_not_asked_for_again(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    [task] = await left_behind(path, OFTEN, "1", script=[CallStarted("r0")])
+    adapter = ScriptedAdapter(OFTEN)
+    async with survivor(path, adapter) as core:
+        assert error_class(await core.get(task)) == RESTARTED
+    assert adapter.requests == []
+    assert violations(path) == []
+
+
+async def test_109d_a_later_call_on_a_chain_is_made_again_from_where_it_went_out(tmp_path: Path) -> None:
+    path, pause = tmp_path / "ledger.db", Pause()
+    async with running_core(path, prefix="one") as one:
+        one.agent(ScriptedAdapter(OFTEN, says("a", "r1"), [pause]))
+        await one.send("1", context="c")
+        lost = await one.send("2", context="c", at_once=True)
+        await soon(pause.reached.wait())
+    adapter = ScriptedAdapter(OFTEN, says("b", "r2"))
+    async with survivor(path, adapter) as core:
+        await soon(core.runner.idle())
+        assert answer(await core.get(lost.id)) == "b"
+    assert adapter.sent == [("r1", ["U 2"])]
     assert violations(path) == []
 
 

@@ -69,8 +69,9 @@ def test_a_call_under_way_of_which_nothing_was_shown_is_made_again_where_that_ch
     status_: ServiceCallStatus,
 ) -> None:
     call = msgspec.structs.replace(CALL, status=status_)
-    assert way(call, G, [WORKING]) == MakeCall(0, 1, "call")
-    assert [way(call, ownership) for ownership in (BR, OFTEN, BS, ONCE)] == [None] * 4
+    assert [way(call, ownership, [WORKING]) for ownership in (G, OFTEN)] == [MakeCall(0, 1, "call")] * 2
+    assert [way(call, ownership) for ownership in (BR, BS, replace(BS, repeatable=True), ONCE)] == [None] * 4
+    assert way(msgspec.structs.replace(call, pending="r1"), OFTEN) is None
 
 
 @pytest.mark.parametrize("update", [TEXT, REASONING, ASIDE, TOOL])

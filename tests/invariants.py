@@ -263,7 +263,7 @@ def _record(row: Row) -> HistoryRecord:
         service_call=row["service_call"],
         sequence=row["sequence"],
         displaced=bool(row["displaced"]),
-        refused=row["refused_in"] is not None,
+        refused_in=row["refused_in"],
     )
 
 

@@ -87,20 +87,25 @@ class View(msgspec.Struct, frozen=True):
     last_source: int = NO_SOURCE
     earlier: tuple[tuple[int, ...], ...] = ()
     unanswered: str | None = None
+    back: tuple[int, ...] = ()
+    apart: tuple[int, ...] = ()
 
 
 class Doubt(msgspec.Struct, frozen=True):
     """The part of a refused request that the next request does without, because it may be the reason of the refusal.
 
-    `positions` are items of earlier turns; `latest` are those of them that were left out last. `turn` is an earlier turn
-    that is left out as a whole; `handle` is the handle at which that turn began. `refused_in` is the service call that
-    was refused, `tries` the number of requests that did without something."""
+    `positions` are items of earlier turns; those of them that were left out last are `latest`, or `aside` if the backend
+    had accepted them before. `turn` is an earlier turn that is left out as a whole, and `handle` the handle at which it
+    began; it was left out last if nothing else was. `cleared` are items that are not at fault if those `aside` are.
+    `refused_in` is the service call that was refused, `tries` the number of requests that did without something."""
 
     refused_in: str
     positions: frozenset[int] = frozenset()
     latest: frozenset[int] = frozenset()
+    aside: frozenset[int] = frozenset()
     turn: str | None = None
     handle: str | None = None
+    cleared: tuple[int, ...] = ()
     tries: int = 1
 
     def proven(self, sent: Iterable[int]) -> tuple[int, ...]:
@@ -109,28 +114,107 @@ class Doubt(msgspec.Struct, frozen=True):
         return tuple(sorted(self.latest | self.positions.intersection(sent)))
 
 
+Groups = tuple[tuple[int, ...], ...]
+"""Positions of items, by turn."""
+
 _ONE_BY_ONE = 4
 """So many earlier turns are left out one by one, and all others together."""
 
+_TRIES = 6
+"""So many requests of one message do without something at most."""
 
-def narrower(view: View, doubt: Doubt | None, refused_in: str) -> Doubt | None:
+
+def narrower(view: View, doubt: Doubt | None, refused_in: str, carried: Groups = ()) -> Doubt | None:
     """What the next request does without when the backend has refused `view`, in which `doubt` was left out already.
-    None when only the running turn is left.
+    None when only the running turn is left. `carried`: the `suspects`.
 
     The parts are left out one after another, so that only what was refused is lost. Source: docs/state-model.md,
     scenario 46b.
     """
     done = Doubt(refused_in, tries=0) if doubt is None else doubt
-    if done.turn is not None:
+    if done.tries == _TRIES or (done.turn is not None and not carried):
         return None
-    following = replace(done, refused_in=refused_in, tries=done.tries + 1)
+    following = Doubt(refused_in, done.positions, turn=done.turn, handle=done.handle, tries=done.tries + 1)
+    if view.back:
+        aside = frozenset(view.back)
+        return replace(following, positions=done.positions | aside, aside=aside, cleared=view.apart)
     if view.earlier:
-        groups = view.earlier[:1] if done.tries < _ONE_BY_ONE else view.earlier
-        latest = frozenset(position for group in groups for position in group)
+        latest = _doubted(view.earlier, done.tries)
         return replace(following, positions=done.positions | latest, latest=latest)
-    if view.unanswered is not None:
-        return replace(following, latest=frozenset(), turn=view.unanswered)
-    return None
+    if view.unanswered is not None and not (carried and following.tries == _TRIES):
+        return replace(following, turn=view.unanswered)
+    aside = _doubted(carried, done.tries)
+    return replace(following, positions=done.positions | aside, aside=aside) if aside else None
+
+
+def _doubted(groups: Groups, tries: int) -> frozenset[int]:
+    """The first of the groups, or all of them where it came to no end one by one."""
+    chosen = groups[:1] if tries < _ONE_BY_ONE else groups
+    return frozenset(position for group in chosen for position in group)
+
+
+def suspects(
+    ownership: Ownership,
+    records: Sequence[HistoryRecord],
+    turn_id: str,
+    window: Window | None,
+    *,
+    whole_turns: bool = False,
+    doubt: Doubt | None = None,
+) -> Groups:
+    """What the gateway's request for the turn carries of turns that the backend has accepted before, by turn: turns with
+    files or data first, then the latest. Empty unless the conversation seems to be stuck. The arguments are those of `project`.
+    """
+    number = max(r.turn for r in records if r.turn_id == turn_id)
+    if not _is_stuck(records, number):
+        return ()
+    sent = _in_window(ownership, _due(records, number, frozenset(), whole_turns=whole_turns, doubt=doubt), window)
+    carried = [r for r in sent if r.turn < number and r.sent_in is not None and r.refused_in is None]
+    with_more = {r.turn for r in carried if _has_more_than_text(r.item)}
+    carried.sort(key=lambda r: (r.turn not in with_more, -r.turn))
+    return tuple(tuple(r.position for r in group) for _, group in groupby(carried, lambda r: r.turn))
+
+
+def _is_stuck(records: Sequence[HistoryRecord], number: int) -> bool:
+    """Whether the message before was refused as well, or a turn was refused that the backend had accepted before. A first
+    refusal is most likely the fault of the new message, which would be sent several times for nothing."""
+    refused = [r for r in records if r.turn < number and r.refused_in is not None]
+    accepted = max(((r.turn, r.position) for r in records if r.sent_in is not None), default=(0, 0))
+    return any(_is_aside(r) or (r.turn, r.position) > accepted for r in refused)
+
+
+def _is_aside(record: HistoryRecord) -> bool:
+    """Whether the backend refused the item after it had accepted it. An outcome that was accepted in its replaced form is
+    still replayable."""
+    return record.refused_in is not None and record.sent_in is not None and not record.replayable
+
+
+def _has_more_than_text(item: conversation.Item) -> bool:
+    match item:
+        case UserItem(message=message):
+            return any(part.text is None for part in message.parts)
+        case AssistantItem(parts=parts):
+            return any(part.text is None for part in parts)
+        case _:
+            return False
+
+
+def _given_back(records: Sequence[HistoryRecord]) -> tuple[frozenset[int], tuple[int, ...]]:
+    """Of the turns that were refused together although the backend had accepted them before, the later half, and the
+    rest: a request with the later half shows which of both is at fault.
+
+    Source: docs/adr/0021-what-a-refusal-leaves-out.md.
+    """
+    together: dict[str, dict[int, list[int]]] = {}
+    for record in records:
+        if record.refused_in is not None and _is_aside(record):
+            together.setdefault(record.refused_in, {}).setdefault(record.turn, []).append(record.position)
+    most = max(together.values(), key=len, default={})
+    if len(most) < 2:
+        return frozenset(), ()
+    turns = [most[turn] for turn in sorted(most)]
+    half = len(turns) // 2
+    return frozenset(p for turn in turns[half:] for p in turn), tuple(p for turn in turns[:half] for p in turn)
 
 
 def refused_positions(view: View, doubt: Doubt | None) -> tuple[int, ...]:
@@ -158,15 +242,15 @@ def project(
     `doubt` is treated as refused.
     """
     number = max(r.turn for r in records if r.turn_id == turn_id)
-    due = [r for r in records if r.replayable and r.turn <= number and not (r.displaced or (whole_turns and r.failed))]
-    if doubt is not None:
-        due = _without(due, doubt)
-    due = [_replaced(r) if r.refused else r for r in due]
+    back, apart = _given_back(records)
+    due = _due(records, number, back, whole_turns=whole_turns, doubt=doubt)
     if new_chain or ownership.owner is conversation.StorageOwner.GATEWAY:
-        records = _whole(ownership, _from_boundary(due) if ownership.opaque_replay else due)
-        sent = records if window is None else newest(records, window)
-        positions = tuple(r.position for r in due if r.sent_in is None and r.turn >= sent[0].turn)
-        return _view(sent, positions, number)
+        sent = _in_window(ownership, due, window)
+        # What is in doubt may take with it what cannot be sent alone, and that stays unsent.
+        carried = sent if doubt is not None else [r for r in due if r.turn >= sent[0].turn]
+        positions = tuple(r.position for r in carried if r.sent_in is None)
+        view = _view(sent, positions, number)
+        return replace(view, back=tuple(r.position for r in sent if r.position in back), apart=apart) if back else view
     unsent = [r for r in due if r.sent_in is None]
     answers = [r for r in unsent if isinstance(r.item, OutputItem)]
     outputs = sorted(answers, key=lambda r: (r.turn, r.sequence or 0))
@@ -174,6 +258,26 @@ def project(
     said = [r for r in unsent if isinstance(r.item, UserItem)]
     sent = [*outputs, *sorted((*said, *notes), key=lambda r: (r.turn, r.position))]
     return _view(sent, tuple(r.position for r in sent), number)
+
+
+def _due(
+    records: Sequence[HistoryRecord], number: int, back: frozenset[int], *, whole_turns: bool, doubt: Doubt | None
+) -> list[HistoryRecord]:
+    """The records that the turn of this number may send, in the form in which it sends them. `back`: see View."""
+    due = [
+        r
+        for r in records
+        if (r.replayable or r.position in back) and r.turn <= number and not (r.displaced or (whole_turns and r.failed))
+    ]
+    if doubt is not None:
+        due = _without(due, doubt)
+    return [_replaced(r) if r.refused_in is not None and r.position not in back else r for r in due]
+
+
+def _in_window(ownership: Ownership, due: Sequence[HistoryRecord], window: Window | None) -> Sequence[HistoryRecord]:
+    """What is sent of a conversation that is sent as a whole."""
+    records = _whole(ownership, _from_boundary(due) if ownership.opaque_replay else due)
+    return records if window is None else newest(records, window)
 
 
 def off_chain(records: Iterable[HistoryRecord], turn: str) -> list[HistoryRecord]:
@@ -190,9 +294,10 @@ def _view(sent: Sequence[HistoryRecord], positions: tuple[int, ...], number: int
     before = [r for r in sent if r.sent_in is None and r.turn < number]
     if not before:
         return View(items, positions)
-    unanswered = {r.turn_id: r.failed for r in before if r.refused}
+    unanswered = {r.turn_id: r.failed for r in before if r.refused_in is not None}
     turn = next(iter(unanswered)) if len(unanswered) == 1 and all(unanswered.values()) else None
-    return View(items, positions, earlier=_by_turn([r for r in before if not r.refused]), unanswered=turn)
+    kept = [r for r in before if r.refused_in is None]
+    return View(items, positions, earlier=_by_turn(kept), unanswered=turn)
 
 
 def _by_turn(records: Sequence[HistoryRecord]) -> tuple[tuple[int, ...], ...]:
@@ -206,7 +311,7 @@ def _without(records: Sequence[HistoryRecord], doubt: Doubt) -> list[HistoryReco
     """The records as they would be if everything in doubt had been refused."""
     left = [r for r in records if r.turn_id != doubt.turn]
     return [
-        replace(r, refused=True) if r.position in doubt.positions else r
+        replace(r, refused_in=doubt.refused_in) if r.position in doubt.positions else r
         for r in left
         if r.position not in doubt.positions or isinstance(r.item, OutputItem)
     ]

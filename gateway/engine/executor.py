@@ -20,7 +20,7 @@ from gateway.engine.journal import appended
 from gateway.engine.turn_context import TurnContext, weight_to_measure
 from gateway.engine.turn_run import status, status_update
 from gateway.foundation.clock import timestamp
-from gateway.ledger.calls import Complete, MarkRefused, SetPendingHandle
+from gateway.ledger.calls import Complete, GiveBack, MarkRefused, SetAside, SetPendingHandle
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.events import Update, entry
 from gateway.ledger.leases import Release
@@ -144,16 +144,19 @@ class CommandExecutor:
         return commit_points.complete(thread, run.turn, run.service_call, command, sent, version, now, weight)
 
     def _doubted(self, thread: ThreadRecord, now: int) -> list[CommitPoint]:
-        """The backend has accepted the request without what was in doubt, which therefore was the reason of the
-        refusal."""
-        doubt = self._context.doubt
+        """The backend has accepted the request: what was left out of it last was the reason of the refusal before.
+        What was refused together with something else, and is not at fault, is given back."""
+        doubt, view = self._context.doubt, self._context.view
+        innocent = view.back or (() if doubt is None else doubt.cleared)
+        points: list[CommitPoint] = [GiveBack(thread.id, innocent)] if innocent else []
         if doubt is None:
-            return []
-        points: list[CommitPoint] = []
-        proven = doubt.proven(self._context.view.positions)
+            return points
+        proven = doubt.proven(view.positions)
         if proven:
             points.append(MarkRefused(thread.id, doubt.refused_in, proven))
-        if doubt.turn is not None:
+        if doubt.aside:
+            points.append(SetAside(thread.id, doubt.refused_in, tuple(sorted(doubt.aside))))
+        elif doubt.turn is not None:
             points.append(LeaveOut(doubt.turn))
             if thread.handle_kind is HandleKind.ROTATING:
                 points.append(Rewind(thread.id, doubt.turn, doubt.handle, now))

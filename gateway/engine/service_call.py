@@ -185,7 +185,7 @@ class ServiceCallLoop:
     async def _repeat(self, request: ServiceRequest, error: AdapterError) -> ServiceRequest:
         """The request of the next try, recorded and after its wait. Raises: `error` where there is none."""
         run, thread, runtime = self.context.run, self.context.thread, self.context.runtime
-        doubt = self._doubt(error)
+        doubt = await self._doubt(error)
         # Nothing can be taken back from a static conversation.
         stuck = (
             doubt is not None and doubt.turn is not None and thread.handle is not None and ownership.is_static(thread)
@@ -208,12 +208,14 @@ class ServiceCallLoop:
             raise error
         return await self._rebuild(error, following)
 
-    def _doubt(self, error: AdapterError) -> Doubt | None:
+    async def _doubt(self, error: AdapterError) -> Doubt | None:
         """The part of a refused request that the next request does without, or None when there is no next request."""
         context = self.context
         if not error.kind.meaning.refuses_content or self._phase is CallProgress.EMITTED:
             return None
-        return narrower(context.view, context.doubt, context.run.service_call)
+        # A conversation that is too long has nothing at fault in it: its window is the operator's to choose.
+        carried = () if error.kind is ErrorClass.OVERFLOW else await context.suspects()
+        return narrower(context.view, context.doubt, context.run.service_call, carried)
 
     async def _narrow(self, error: AdapterError, doubt: Doubt) -> ServiceRequest:
         """The request without what is in doubt. What is in doubt counts as refused when this request is accepted."""

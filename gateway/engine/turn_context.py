@@ -14,7 +14,7 @@ from gateway.core import ownership
 from gateway.core.agents import Agent, AgentPolicies
 from gateway.core.citations import drop_uncited, last_source_number
 from gateway.core.failures import TOOLS_UNAVAILABLE
-from gateway.core.history import Doubt, View, Window, off_chain, project, weight_of_tokens
+from gateway.core.history import Doubt, Groups, View, Window, off_chain, project, suspects, weight_of_tokens
 from gateway.core.lifecycles import TASK, advance
 from gateway.core.tools import client_tools
 from gateway.core.tools.approval_rules import ApprovalRule, asks
@@ -170,35 +170,59 @@ class TurnContext:
         thread = self.continued(self.thread)
         return await load_history(self.runtime.ledger, self.run.agent, thread, self.run.turn, self.doubt)
 
+    async def suspects(self) -> Groups:
+        thread = self.continued(self.thread)
+        return await load_suspects(self.runtime.ledger, self.run.agent, thread, self.run.turn, self.doubt)
+
 
 async def load_history(
     ledger: Ledger, agent: Agent, thread: ThreadRecord, turn: str, doubt: Doubt | None = None
 ) -> View:
     """Raises: LedgerUnavailable, CorruptRecord."""
     owned = ownership.of_thread(thread, agent.adapter.ownership)
-    new_chain = ownership.starts_new_chain(thread)
     whole_turns = agent.policies.persistence == "per_turn"
-    if owned.owner is StorageOwner.BACKEND and not new_chain:
+    if not _is_sent_whole(thread):
         unsent: Sequence[HistoryRecord]
         if doubt is None or doubt.turn is None:
             unsent = await ledger.history(thread.id, unsent_only=True)
         else:
             unsent = off_chain(await ledger.history(thread.id, unsent_only=False), doubt.turn)
         return project(owned, unsent, turn, whole_turns=whole_turns, doubt=doubt)
-    window = await _window(ledger, agent.policies, thread.id) if owned.owner is StorageOwner.GATEWAY else None
-    records: Sequence[HistoryRecord]
-    if window is None:
-        records = await ledger.history(thread.id, unsent_only=False)
-    else:
-        records = await ledger.recent_history(
-            thread.id, turn, messages=window.messages, weight=window.weight, opaque=owned.opaque_replay
-        )
+    records, window = await _conversation(ledger, agent, thread, turn)
+    new_chain = ownership.starts_new_chain(thread)
     if agent.policies.uncited_sources == "keep":
         return project(owned, records, turn, window, new_chain=new_chain, whole_turns=whole_turns, doubt=doubt)
     counting = [record for record in records if not record.displaced]
     shrunk = drop_uncited(counting, turn)
     view = project(owned, shrunk, turn, window, new_chain=new_chain, whole_turns=whole_turns, doubt=doubt)
     return msgspec.structs.replace(view, last_source=last_source_number(counting))
+
+
+async def load_suspects(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn: str, doubt: Doubt | None) -> Groups:
+    """What may be left out of a conversation that is sent as a whole. Raises: LedgerUnavailable, CorruptRecord."""
+    if not _is_sent_whole(thread):
+        return ()
+    records, window = await _conversation(ledger, agent, thread, turn)
+    owned, whole_turns = ownership.of_thread(thread, agent.adapter.ownership), agent.policies.persistence == "per_turn"
+    return suspects(owned, records, turn, window, whole_turns=whole_turns, doubt=doubt)
+
+
+def _is_sent_whole(thread: ThreadRecord) -> bool:
+    return thread.owner is StorageOwner.GATEWAY or ownership.starts_new_chain(thread)
+
+
+async def _conversation(
+    ledger: Ledger, agent: Agent, thread: ThreadRecord, turn: str
+) -> tuple[Sequence[HistoryRecord], Window | None]:
+    """The items of the thread, of which a request carries those that fit into the window."""
+    owned = ownership.of_thread(thread, agent.adapter.ownership)
+    window = await _window(ledger, agent.policies, thread.id) if owned.owner is StorageOwner.GATEWAY else None
+    if window is None:
+        return await ledger.history(thread.id, unsent_only=False), None
+    records = await ledger.recent_history(
+        thread.id, turn, messages=window.messages, weight=window.weight, opaque=owned.opaque_replay
+    )
+    return records, window
 
 
 async def _window(ledger: Ledger, policies: AgentPolicies, thread: str) -> Window | None:

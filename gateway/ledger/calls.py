@@ -122,6 +122,30 @@ class MarkRefused(msgspec.Struct, frozen=True):
     positions: tuple[int, ...]
 
 
+class DropPartial(msgspec.Struct, frozen=True):
+    """The answer of a service call of unknown outcome is found as a whole: the part of it that was kept when the call was
+    cancelled is no longer a part of the conversation."""
+
+    thread: str
+    service_call: str
+
+
+class SetAside(msgspec.Struct, frozen=True):
+    """The backend refused the request of `service_call` because of these items of whole turns, although it had accepted
+    earlier requests with them: later requests do without them."""
+
+    thread: str
+    service_call: str
+    positions: tuple[int, ...]
+
+
+class GiveBack(msgspec.Struct, frozen=True):
+    """These items were set aside together with others, and are not at fault: later requests carry them again."""
+
+    thread: str
+    positions: tuple[int, ...]
+
+
 class UnknownCall(msgspec.Struct, frozen=True):
     """The latest service call of a thread with an unknown outcome. `pending` is the handle that its backend named.
     `displaced` says that the turn of the call was displaced and is not part of the conversation."""

@@ -6,7 +6,8 @@ Law: the points of one commit are one unit, all or nothing; each says what must 
 from gateway.ledger import api_keys, calls, documents, leases, push, retention, tasks, threads, tool_calls, turns
 
 _Turn = turns.Accept | turns.Suspend | turns.Resume | turns.Decide | tasks.Append | tasks.Finish | tasks.Close
-_Call = calls.Prepare | calls.SetPendingHandle | calls.Complete | calls.Fail | calls.MarkRefused
+_Call = calls.Prepare | calls.SetPendingHandle | calls.Complete | calls.Fail | calls.DropPartial
+_Refused = calls.MarkRefused | calls.SetAside | calls.GiveBack
 _Tool = tool_calls.ToolStarts | tool_calls.ToolWaits | tool_calls.ToolEnds
 _Lease = leases.Claim | leases.Renew | leases.Release | leases.Fence
 _Process = leases.TakeOver | leases.CountTries | leases.Heartbeat | leases.RequestCancel
@@ -17,7 +18,7 @@ _Expiry = retention.DeleteContext | retention.ExpireContext | retention.PurgeCon
 _Deletion = retention.MoveDeletion | retention.EndDeletion
 _Outside = documents.Adopt | documents.Import | api_keys.IssueKey | api_keys.RevokeKey | push.PushPoint
 
-CommitPoint = _Turn | _Call | _Tool | _Lease | _Process | _Thread | _Handle | _Expiry | _Deletion | _Outside
+CommitPoint = _Turn | _Call | _Refused | _Tool | _Lease | _Process | _Thread | _Handle | _Expiry | _Deletion | _Outside
 QUEUES_DELETIONS: frozenset[type[CommitPoint]] = frozenset(
     {
         retention.DeleteContext,

@@ -144,9 +144,9 @@ class HistoryRecord(msgspec.Struct, frozen=True):
     `service_call` is the service call that brought the item; `sequence` is the number of the item's tool call in that
     service call. `sent_in` is the completed service call whose request or response carried the item, or None while the
     backend's chain does not hold it. If `replayable` is false, the item is never sent to the model again; an example is
-    the text of a stream that was cut. `refused` says that the backend refused a request because of this item, or of one
-    of the other new items of that request. `displaced` says that the turn of the item has ended and is not part of the
-    conversation, because a later message replaced the turn.
+    the text of a stream that was cut. `refused_in` is the service call whose request the backend refused because of this
+    item, or of another one that was marked with it. `displaced` says that the turn of the item has ended and is not part
+    of the conversation, because a later message replaced the turn.
     """
 
     position: int
@@ -160,7 +160,7 @@ class HistoryRecord(msgspec.Struct, frozen=True):
     service_call: str | None = None
     sequence: int | None = None
     displaced: bool = False
-    refused: bool = False
+    refused_in: str | None = None
 
 
 REFUSED_OUTPUT = "The result of this call was not accepted by the service, and is left out."

@@ -117,7 +117,7 @@ def asked(row: Row) -> AskedCall:
 
 def item(thread_id: str, row: Row) -> HistoryRecord:
     position, turn, turn_id, payload, message, provider_id, sent_in, replayable, *rest = row
-    failed, service_call, sequence, displaced, refused = rest
+    failed, service_call, sequence, displaced, refused_in = rest
     owner = f"thread {thread_id!r}"
     if payload is None:
         item: conversation.Item = UserItem(decoded(message_decoder.decode, message, owner))
@@ -135,5 +135,5 @@ def item(thread_id: str, row: Row) -> HistoryRecord:
         service_call=service_call,
         sequence=sequence,
         displaced=bool(displaced),
-        refused=bool(refused),
+        refused_in=refused_in,
     )

@@ -1,9 +1,9 @@
 """The statements of a service call and its tool calls. Law: as in `sql/turns.py`."""
 
-from sqlalchemy import BigInteger, and_, bindparam, case, func, insert, text, update
+from sqlalchemy import BigInteger, and_, bindparam, case, func, insert, null, text, update
 from sqlalchemy.sql.expression import ColumnElement
 
-from storage.schema.conditions import CALL_UNDER_WAY, TOOL_CALL_SETTLED
+from storage.schema.conditions import CALL_UNDER_WAY, ITEM_UNSENT, TOOL_CALL_SETTLED
 from storage.schema.tables import history_item, service_call, thread, tool_call
 from storage.sql.fragments import (
     ONE,
@@ -123,6 +123,32 @@ MARK_REFUSED = Write(
         replayable=case((_IS_OUTPUT, history_item.c.replayable), else_=ZERO),
         weight=case((_IS_OUTPUT, bindparam("weight", type_=BigInteger)), else_=history_item.c.weight),
     ),
+    rows=None,
+)
+
+# Whole turns: an output goes with its call.
+SET_ASIDE = Write(
+    "set items aside that earlier requests carried",
+    update(history_item)
+    .where(matches(history_item, thread="thread"), history_item.c.position.in_(json_values("positions", "refused")))
+    .values(refused_in=bindparam("service_call"), replayable=ZERO),
+    rows=None,
+)
+
+DROP_PARTIAL = Write(
+    "leave the part of an answer out that is found as a whole",
+    update(history_item)
+    .where(matches(history_item, thread="thread", service_call="service_call"), text(ITEM_UNSENT))
+    .where(history_item.c.kind == word("assistant"))
+    .values(replayable=ZERO),
+    rows=None,
+)
+
+GIVE_BACK = Write(
+    "give the items back to the conversation",
+    update(history_item)
+    .where(matches(history_item, thread="thread"), history_item.c.position.in_(json_values("positions", "given_back")))
+    .values(refused_in=null(), replayable=ONE),
     rows=None,
 )
 

@@ -19,7 +19,7 @@ _ITEMS = (
         history_item.c.service_call,
         tool_call.c.sequence,
         is_displaced.label("displaced"),
-        history_item.c.refused_in.is_not(None).label("refused"),
+        history_item.c.refused_in,
     )
     .select_from(
         history_item.join(turn, turn.c.id == history_item.c.turn)

@@ -103,7 +103,7 @@ def _tool_call(made: PortableToolCall, service_call: str) -> Values:
 def _item(item: PortableItem, thread: str, messages: Mapping[tuple[str, int], Message]) -> Values:
     content: conversation.Item = item.item or UserItem(messages[item.turn, item.input or 0])
     values = parameters(item, **item_columns(content), thread=thread, replayable=int(item.replayable))
-    if item.refused_in is not None and isinstance(content, OutputItem):
+    if item.refused_in is not None and item.replayable and isinstance(content, OutputItem):
         values["weight"] = weight(refused_output(content))
     # The message of an input is stored there.
     return values if item.item is not None else {**values, "payload": None}

@@ -4,7 +4,7 @@ statements and nothing else."""
 from msgspec.structs import asdict
 
 from gateway.a2a.model import TaskState
-from gateway.ledger.calls import Complete, Fail, MarkRefused, NewItem, NewToolCall, Prepare
+from gateway.ledger.calls import Complete, Fail, GiveBack, MarkRefused, NewItem, NewToolCall, Prepare, SetAside
 from gateway.ledger.states import OPEN
 from gateway.ledger.tasks import Append, Close, EventRow, Finish
 from gateway.ledger.tool_calls import ToolEnds
@@ -101,6 +101,14 @@ def fail(point: Fail) -> list[Step]:
 def mark_refused(point: MarkRefused) -> list[Step]:
     values = parameters(point, positions=json(point.positions), weight=_REFUSED)
     return [(compiled.MARK_REFUSED, values)]
+
+
+def set_aside(point: SetAside) -> list[Step]:
+    return [(compiled.SET_ASIDE, parameters(point, positions=json(point.positions)))]
+
+
+def give_back(point: GiveBack) -> list[Step]:
+    return [(compiled.GIVE_BACK, parameters(point, positions=json(point.positions)))]
 
 
 def _tool_call(call: NewToolCall, service_call: str) -> Step:

@@ -136,6 +136,7 @@ _DIRECT: dict[type[CommitPoint], tuple[Statement, ...]] = {
     push.CompletePush: (compiled.COMPLETE_PUSH,),
     push.FailPush: (compiled.FAIL_PUSH,),
     push.ReplayPush: (compiled.REPLAY_PUSH,),
+    calls.DropPartial: (compiled.DROP_PARTIAL,),
 }
 """Points whose fields are the parameters of their statements."""
 
@@ -146,6 +147,8 @@ _CONVERTED: dict[type[CommitPoint], Callable[[Any], list[Step]]] = {
     calls.Complete: turn_units.complete,
     calls.Fail: turn_units.fail,
     calls.MarkRefused: turn_units.mark_refused,
+    calls.SetAside: turn_units.set_aside,
+    calls.GiveBack: turn_units.give_back,
     tool_calls.ToolEnds: turn_units.end_tool,
     turns.Suspend: turn_units.suspend,
     turns.Resume: turn_units.resume,

@@ -13,7 +13,8 @@ class Piece:
     """One thing that was said. `kind`: U a message, O the outcome of a call, N a note on an interrupted answer, X anything
     else of the agent's.
 
-    `sent_by`: the turn whose completed call carried it. `refused`: a backend did not take it.
+    `sent_by`: the turn whose completed call carried it. `refused`: a backend did not take it. `aside`: it was taken once and
+    then not any more, together with all that has the same number.
     """
 
     turn: str
@@ -22,17 +23,20 @@ class Piece:
     text: str
     sent_by: str | None = None
     refused: bool = False
+    aside: int | None = None
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """What another try of the same turn does without: pieces of earlier turns, then a whole turn, too."""
+    """What another try of the same turn does without: pieces of earlier turns, then a whole turn, too. `cleared` are in order
+    if the latest are not."""
 
     turn: str
     pieces: frozenset[int] = frozenset()
     latest: frozenset[int] = frozenset()
     without: str | None = None
     tries: int = 0
+    cleared: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -47,6 +51,7 @@ class ConversationModel:
     left_out: set[str] = field(default_factory=set)
     interrupted: set[str] = field(default_factory=set)
     doubt: Doubt | None = None
+    refusals: int = 0
 
     def arrive(self, turn: str, place: int, text: str) -> None:
         if all(piece.turn != turn for piece in self.pieces):
@@ -69,11 +74,18 @@ class ConversationModel:
         """The request was answered with `said`: kind, text, and whether the next request has to carry it."""
         carried = [index for index, _ in self._view(place)]
         self.begins.setdefault(turn, self._start())
+        innocent = self._back()[0].intersection(carried)
         if self.doubt is not None:
             for index in self.doubt.latest | self.doubt.pieces.intersection(carried):
-                self.pieces[index].refused = True
-            if self.doubt.without is not None:
+                if self.pieces[index].sent_by is None:
+                    self.pieces[index].refused = True
+                else:
+                    self.pieces[index].aside = self.refusals
+            if self.doubt.without is not None and not self.doubt.latest:
                 self.left_out.add(self.doubt.without)
+            innocent |= self.doubt.cleared
+        for index in innocent:
+            self.pieces[index].aside = None
         for index in carried:
             if self.pieces[index].sent_by in (None, *self.left_out):
                 self.pieces[index].sent_by = turn
@@ -82,6 +94,7 @@ class ConversationModel:
 
     def refuse(self, turn: str, place: int, *, emitted: bool, ended: bool) -> None:
         """The request was refused for its content. `ended`: this has ended the turn; else another try may follow."""
+        self.refusals += 1
         narrower = None if emitted else self._narrower(turn, place)
         if narrower is not None:
             self.doubt = narrower
@@ -99,16 +112,57 @@ class ConversationModel:
                 turns.setdefault(self.pieces[index].place, set()).add(index)
         stuck = {self.pieces[index].turn for index, refused in before if refused}
         done = self.doubt or Doubt(turn)
-        if done.without is not None:
+        taken = self._taken(place)
+        if done.tries == 6 or (done.without is not None and not taken):
             return None
+        later, rest = self._back()
+        later = later.intersection(index for index, _ in self._view(place))
+        if later:
+            return Doubt(turn, done.pieces | later, later, done.without, done.tries + 1, rest)
         if turns:
             # What no tool has done is left out first, and the oldest of it before the rest.
             groups = sorted(turns.items(), key=lambda each: (any(self.pieces[i].kind == "O" for i in each[1]), each[0]))
-            latest = frozenset().union(*(group for _, group in (groups[:1] if done.tries < 4 else groups)))
-            return Doubt(turn, done.pieces | latest, latest, None, done.tries + 1)
-        if len(stuck) == 1 and stuck <= self.failed:
+            return self._less(done, [group for _, group in groups])
+        if len(stuck) == 1 and stuck <= self.failed and not (taken and done.tries == 5):
             return Doubt(turn, done.pieces, frozenset(), next(iter(stuck)), done.tries + 1)
-        return None
+        return self._less(done, taken) if taken else None
+
+    def _less(self, done: Doubt, groups: list[set[int]]) -> Doubt:
+        latest = frozenset().union(*(groups[:1] if done.tries < 4 else groups))
+        return Doubt(done.turn, done.pieces | latest, latest, done.without, done.tries + 1)
+
+    def _taken(self, place: int) -> list[set[int]]:
+        """What the backend had taken of earlier turns, by turn, the last first: to be left out when it takes nothing any
+        more."""
+        numbered = [(piece.place, index) for index, piece in enumerate(self.pieces)]
+        last = max((each for each in numbered if self.pieces[each[1]].sent_by is not None), default=(-1, -1))
+        signs = [
+            piece.aside is not None or (piece.refused and (piece.place, index) > last)
+            for index, piece in enumerate(self.pieces)
+            if piece.place < place
+        ]
+        if self.backend or not any(signs):
+            return []
+        turns: dict[int, set[int]] = {}
+        for index, refused in self._view(place):
+            piece = self.pieces[index]
+            if piece.sent_by is not None and piece.place < place and not refused:
+                turns.setdefault(piece.place, set()).add(index)
+        return [turns[number] for number in sorted(turns, reverse=True)]
+
+    def _back(self) -> tuple[frozenset[int], frozenset[int]]:
+        """Of the largest part that was taken once and then not any more, the later half, which is tried again, and the
+        rest."""
+        parts: dict[int, dict[int, set[int]]] = {}
+        for index, piece in enumerate(self.pieces):
+            if piece.aside is not None:
+                parts.setdefault(piece.aside, {}).setdefault(piece.place, set()).add(index)
+        most = max(parts.values(), key=len, default={})
+        if len(most) < 2:
+            return frozenset(), frozenset()
+        turns = [most[number] for number in sorted(most)]
+        half = len(turns) // 2
+        return frozenset().union(*turns[half:]), frozenset().union(*turns[:half])
 
     def _start(self) -> str | None:
         without = self.doubt.without if self.doubt is not None else None
@@ -119,13 +173,19 @@ class ConversationModel:
 
     def _view(self, place: int) -> list[tuple[int, bool]]:
         """What is sent, by its index, and whether something else stands for it."""
-        doubt = self.doubt or Doubt("")
-        found = []
+        doubt, back = self.doubt or Doubt(""), self._back()[0]
+        found, gone = [], set()
         for index, piece in enumerate(self.pieces):
+            taken = piece.sent_by is not None
             refused = piece.refused or index in doubt.pieces
+            apart = (piece.aside is not None and index not in back) or (taken and index in doubt.pieces)
+            if apart and not self.backend:
+                gone.add(piece.turn)
             hidden = piece.place > place or piece.turn in self.left_out or piece.turn == doubt.without
-            if not hidden and not (refused and piece.kind != "O"):
+            if not hidden and not (refused and piece.kind != "O") and not (apart and not self.backend):
                 found.append((index, refused))
+        # An outcome goes with its call.
+        found = [each for each in found if not (self.pieces[each[0]].kind == "O" and self.pieces[each[0]].turn in gone)]
         found.sort(key=lambda each: self.pieces[each[0]].place)
         if not self.backend:
             return found

@@ -2,12 +2,14 @@
 46b; its golden traces are rows of `test_golden_traces.py` and `test_tool_loop.py`."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.a2a.limits import Limits
-from gateway.a2a.model import Task, TaskState
+from gateway.a2a.model import Part, SendMessageRequest, Task, TaskState
 from gateway.core.agents import Agents
 from gateway.ledger.calls import Complete, MarkRefused
 from gateway.ledger.documents import Adopt
@@ -15,15 +17,15 @@ from gateway.ledger.tasks import Finish
 from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.ledger.turns import Accept
 from gateway.operations.contexts import ContextTransfer
-from gateway.ports.adapter import AdapterError, ErrorClass, TextDelta
+from gateway.ports.adapter import AdapterError, ErrorClass, ServiceRequest, TextDelta
 from gateway.ports.conversation import REFUSED_OUTPUT, HandleKind, OutputItem, Ownership, StorageOwner
 from tests.invariants import violations
 from tests.scenarios.test_approvals import CAMERA, GATED, PAY, one, open_calls, reply, result, start, yes
 from tests.scenarios.test_golden_traces import refused, rejected
 from tests.scenarios.test_questions_of_backends import ASKS
 from tests.scenarios.test_tool_loop import ALL, BOTH_WAYS, C1, C2, adapter_of, asks, call, say
-from tests.support.core import START, Core, error_class, query, running_core, soon
-from tests.support.scripted import BR, BS, G, Pause, ScriptedAdapter, says
+from tests.support.core import START, Core, error_class, message, query, running_core, soon
+from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, in_words, says
 from tests.support.scripted_tools import ScriptedTools
 
 ROTATING = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
@@ -110,11 +112,13 @@ async def test_46b_a_refusal_in_the_middle_of_the_answer_is_one(core: Core, owne
 
 @ALL
 async def test_46b_every_message_may_be_refused_and_the_next_one_is_answered(core: Core, ownership: Ownership) -> None:
-    adapter = adapter_of(ownership, says("A0", "r0"), *[refused()] * 5, says("A6", "r6"))
+    # From the second on, each is also tried without what the gateway's conversation holds.
+    lengths = [3, *[3, 1] * 4, 3] if ownership is G else [1] * 6
+    adapter = adapter_of(ownership, says("A0", "r0"), *[refused()] * (len(lengths) - 1), says("A6", "r6"))
     core.agent(adapter)
-    states = [(await core.send(str(number), context="c")).status.state.name for number in range(7)]
-    assert states == ["COMPLETED", *["FAILED"] * 5, "COMPLETED"]
-    assert [len(items) for _, items in adapter.sent][1:] == [3 if ownership is G else 1] * 6
+    ends = [(await core.send(str(number), context="c")).status.state.name for number in range(7)]
+    assert ends == ["COMPLETED", *["FAILED"] * 5, "COMPLETED"]
+    assert [len(items) for _, items in adapter.sent][1:] == lengths
     assert violations(core.path) == []
 
 
@@ -256,6 +260,205 @@ async def test_46b_a_refused_result_of_a_client_is_replaced(core: Core, ownershi
     await reply(core, task.id, result(open_calls(task)[camera], "x" * 100))
     await core.send("2", context="c")
     assert adapter.sent[2][1][-2:] == [f"O c9 {REFUSED_OUTPUT}", "U 2"]
+
+
+# --- what the backend had accepted before ---
+
+
+@dataclass
+class Censor:
+    """A backend that takes no request with one of these `words` in it, or with a file if it takes no `files`."""
+
+    words: tuple[str, ...] = ()
+    files: bool = True
+    kind: ErrorClass = ErrorClass.REJECTED
+    refused: int = 0
+
+    def __call__(self, request: ServiceRequest) -> Script:
+        told = [in_words(item) for item in request.items]
+        if any(word in text for word in self.words for text in told) or (
+            not self.files and any(text.endswith("?") for text in told)
+        ):
+            self.refused += 1
+            return [AdapterError(self.kind, "400")]
+        return says(f"to {told[-1].removeprefix('U ')}")
+
+    def adapter(self, *calls: Script) -> ScriptedAdapter:
+        return ScriptedAdapter(G, *calls, otherwise=self)
+
+
+async def states(core: Core, *texts: str) -> list[str]:
+    return [(await core.send(text, context="c")).status.state.name for text in texts]
+
+
+def carried(adapter: ScriptedAdapter) -> list[str]:
+    """The messages of the caller in the last request."""
+    return [text.removeprefix("U ") for text in adapter.sent[-1][1] if text.startswith("U ")]
+
+
+@pytest.mark.parametrize("kind", [ErrorClass.REJECTED, ErrorClass.POLICY])
+async def test_46b_an_answer_that_is_refused_later_costs_one_answer(core: Core, kind: ErrorClass) -> None:
+    censor = Censor(kind=kind)
+    adapter = censor.adapter(says("A0"), says("I say X"))
+    core.agent(adapter)
+    assert await states(core, "0", "1") == ["COMPLETED"] * 2
+    censor.words = ("X",)
+    assert await states(core, "2", "3", "4") == ["FAILED", "COMPLETED", "COMPLETED"]
+    assert adapter.sent[-1] == (None, ["U 0", "A A0", "U 3", "A to 3", "U 4"])
+    assert censor.refused == 2
+    assert violations(core.path) == []
+
+
+async def test_46b_what_is_no_text_and_is_refused_later_costs_one_answer_and_is_looked_for_first(core: Core) -> None:
+    censor = Censor()
+    adapter = censor.adapter()
+    core.agent(adapter)
+    see = message("see", context="c")
+    data = Part(data={"png": "x"})
+    await core.operations.send_message(core.call(), SendMessageRequest(message=replace(see, parts=(*see.parts, data))))
+    await states(core, "1", "2")
+    censor.files = False
+    assert await states(core, "3", "4", "5") == ["FAILED", "COMPLETED", "COMPLETED"]
+    assert carried(adapter) == ["1", "2", "4", "5"]
+    assert censor.refused == 2
+
+
+async def test_46b_an_outcome_that_is_refused_later_costs_one_answer(core: Core) -> None:
+    censor = Censor()
+    adapter = censor.adapter(says("A0"), asks("", C1))
+    core.agent(adapter, toolset=ScriptedTools({"one": "X"}))
+    await states(core, "0", "1")
+    censor.words = ("X",)
+    assert await states(core, "2", "3", "4") == ["FAILED", "COMPLETED", "COMPLETED"]
+    assert adapter.sent[-1] == (None, ["U 0", "A A0", "U 3", "A to 3", "U 4"])
+    assert violations(core.path) == []
+
+
+async def test_46b_of_several_earlier_turns_each_that_is_refused_later_is_found(core: Core) -> None:
+    censor = Censor()
+    adapter = censor.adapter()
+    core.agent(adapter)
+    await states(core, "a X", "b", "c Y", "d")
+    censor.words = ("X", "Y")
+    assert await states(core, "5", "6", "7", "8") == ["FAILED", "COMPLETED", "COMPLETED", "COMPLETED"]
+    assert carried(adapter) == ["b", "d", "6", "7", "8"]
+
+
+async def test_46b_of_a_long_conversation_what_was_left_out_with_the_refused_turn_comes_back(core: Core) -> None:
+    censor = Censor()
+    adapter = censor.adapter()
+    core.agent(adapter)
+    await states(core, "0 X", *[str(number) for number in range(1, 20)])
+    censor.words = ("X",)
+    assert await states(core, "20", "21") == ["FAILED", "COMPLETED"]
+    assert carried(adapter) == ["16", "17", "18", "19", "21"][4:]
+    before = censor.refused
+    assert set(await states(core, *[str(number) for number in range(22, 32)])) == {"COMPLETED"}
+    assert carried(adapter) == [str(number) for number in range(1, 32) if number != 20]
+    assert censor.refused - before <= 10
+    assert violations(core.path) == []
+
+
+async def test_46b_a_message_that_is_refused_costs_no_more_requests_than_one_before_it_is_known_to_be_stuck(
+    core: Core,
+) -> None:
+    censor = Censor(("X",))
+    adapter = censor.adapter()
+    core.agent(adapter)
+    await states(core, "0", "1")
+    assert await states(core, "2 X") == ["FAILED"]
+    assert (censor.refused, len(adapter.requests)) == (1, 3)
+
+
+@pytest.mark.parametrize("before", [0, 1, 5, 30])
+async def test_46b_messages_that_are_refused_in_a_row_are_tried_seven_times_at_most_and_take_nothing_along(
+    core: Core, before: int
+) -> None:
+    censor = Censor(("X",))
+    adapter = censor.adapter()
+    core.agent(adapter)
+    said = [str(number) for number in range(before)]
+    await states(core, *said)
+    for text in ("X a", "X b", "X c"):
+        refused_before = censor.refused
+        assert await states(core, text) == ["FAILED"]
+        assert censor.refused - refused_before <= 7
+    assert await states(core, "last") == ["COMPLETED"]
+    assert carried(adapter) == [*said, "last"]
+
+
+async def test_46b_messages_that_never_arrived_and_a_later_refusal_of_an_answer_leave_the_conversation_usable(
+    core: Core,
+) -> None:
+    censor = Censor()
+    adapter = censor.adapter(says("A0"), says("I say X"), *[rejected()] * 6)
+    core.agent(adapter)
+    await states(core, "0", "1", *"abcdef")
+    censor.words = ("X",)
+    assert await states(core, "2", "3", "4", "5") == ["FAILED", "COMPLETED", "COMPLETED", "COMPLETED"]
+    assert carried(adapter) == ["0", *"abcdef", "3", "4", "5"]
+    assert violations(core.path) == []
+
+
+async def test_46b_an_outcome_that_was_replaced_stays_so_in_a_turn_that_is_left_out_and_comes_back(core: Core) -> None:
+    censor = Censor(("X",))
+    adapter = censor.adapter(says("A0"), asks("", C1))
+    core.agent(adapter, toolset=ScriptedTools({"one": "X"}))
+    assert await states(core, "0", "1", *"2345", "6 Y") == ["COMPLETED", "FAILED", *["COMPLETED"] * 5]
+    censor.words = ("X", "Y")
+    before = ["U 1", "C c1 one", f"O c1 {REFUSED_OUTPUT}", "U 2"]
+    await states(core, *"78")
+    censor.words = ("X", "A0")
+    await states(core, *[str(number) for number in range(9, 20)])
+    assert adapter.sent[-1][1][:4] == before
+    assert violations(core.path) == []
+
+
+async def test_46b_a_conversation_that_is_too_long_loses_nothing_by_itself(core: Core) -> None:
+    censor = Censor(kind=ErrorClass.OVERFLOW)
+    adapter = censor.adapter(says("A0"), says("X"))
+    core.agent(adapter)
+    await states(core, "0", "1")
+    censor.words = ("X",)
+    assert await states(core, "2", "3") == ["FAILED"] * 2
+    censor.words = ()
+    assert await states(core, "4") == ["COMPLETED"]
+    assert carried(adapter) == ["0", "1", "4"]
+
+
+async def test_46b_only_what_the_window_takes_is_doubted(core: Core) -> None:
+    censor = Censor()
+    adapter = censor.adapter()
+    core.agent(adapter, history_messages=5)
+    await states(core, *[str(number) for number in range(8)], "X")
+    censor.words = ("X",)
+    assert await states(core, "9", "10") == ["FAILED", "COMPLETED"]
+    assert query(
+        core.path, "SELECT count(*) FROM history_item WHERE refused_in IS NOT NULL AND sent_in IS NOT NULL"
+    ) == [(2,)]
+
+
+async def test_46b_the_next_process_gives_back_what_was_left_out_together(tmp_path: Path) -> None:
+    path, censor = tmp_path / "ledger.db", Censor()
+    async with running_core(path, prefix="one") as one_:
+        one_.agent(censor.adapter())
+        await states(one_, "0 X", *"1234567")
+        censor.words = ("X",)
+        await states(one_, "8", "9")
+        document = await ContextTransfer(one_.ledger, one_.time.clock).export(Caller("ada"), "c")
+    async with running_core(path, prefix="two", now=LATER) as two:
+        adapter = censor.adapter()
+        two.agent(adapter)
+        assert set(await states(two, *"abcd")) == {"COMPLETED"}
+        assert carried(adapter) == [*"1234567", "9", *"abcd"]
+    async with running_core(tmp_path / "three.db", prefix="three") as three:
+        adapter = censor.adapter()
+        three.agent(adapter)
+        transfer = ContextTransfer(three.ledger, three.time.clock)
+        await transfer.import_document(Caller("ada"), Agents(tuple(three.agents)), json.loads(document), Limits())
+        assert set(await states(three, *"abcd")) == {"COMPLETED"}
+        assert carried(adapter) == [*"1234567", "9", *"abcd"]
+    assert violations(path) == []
 
 
 # --- windows, documents, adopted conversations ---

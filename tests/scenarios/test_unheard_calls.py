@@ -349,16 +349,49 @@ async def test_51_a_list_that_does_not_tell_leads_to_the_request_itself(
     assert adapter.sent[2] == ("c", ["U 2", "U 3"])
 
 
-async def test_51_what_was_cancelled_in_a_conversation_may_have_landed_there(core: Core) -> None:
+async def cancelled_after_a_part(core: Core, found: Sequence[Any], *scripts: Script, **policies: Any) -> TailAdapter:
+    """The second turn of a conversation was cancelled when the caller had seen "par"; then the third message came."""
     pause = Pause()
-    adapter = TailAdapter(made(*says("A1", "c")), [TextDelta("par"), pause], says("A3", "c"), found=[landed(1)])
-    core.agent(adapter)
+    adapter = TailAdapter(made(*says("A1", "c")), [TextDelta("par"), pause], *scripts, found=found)
+    core.agent(adapter, **policies)
     await core.send("1", context="x")
     going = await core.send("2", context="x", at_once=True)
     await soon(pause.reached.wait())
     assert (await core.cancel(going.id)).status.state.name == "CANCELED"
     await core.send("3", context="x")
-    assert adapter.sent[2] == ("c", [f"U {INTERRUPTED}par", "U 3"])
+    return adapter
+
+
+@pytest.mark.parametrize("shadow", ["items", "text", "none"])
+async def test_51_what_was_cancelled_in_a_conversation_and_landed_there_is_not_told_again(
+    core: Core, shadow: str
+) -> None:
+    adapter = await cancelled_after_a_part(core, [landed(1, "part")], says("A3", "c"), shadow_history=shadow)
+    assert adapter.sent[2] == ("c", ["U 3"])
+    if shadow != "none":
+        assert await said_in(core) == ["U 1", "A A1", "U 2", "A part", "U 3", "A A3"]
+    assert violations(core.path) == []
+
+
+@pytest.mark.parametrize("found", [Tail(1), NOTHING, None], ids=["its message has", "nothing has", "it does not tell"])
+async def test_51_what_was_cancelled_and_of_whose_answer_nothing_landed_is_told_as_a_note(
+    core: Core, found: Tail | None
+) -> None:
+    adapter = await cancelled_after_a_part(core, [found], says("A3", "c"))
+    message = [] if found is not None and found.held else ["U 2"]
+    assert adapter.sent[2] == ("c", [*message, f"U {INTERRUPTED}par", "U 3"])
+
+
+async def test_51_a_cancelled_answer_that_lands_while_the_conversation_is_locked_is_not_told_again(core: Core) -> None:
+    adapter = await cancelled_after_a_part(core, [NOTHING, landed(1, "part")], LOCKED, says("A3", "c"))
+    assert adapter.sent[2:] == [("c", ["U 2", f"U {INTERRUPTED}par", "U 3"]), ("c", ["U 3"])]
+    assert violations(core.path) == []
+
+
+async def test_51_a_call_that_landed_behind_a_cancelled_part_without_its_words_leaves_the_note(core: Core) -> None:
+    calls = Tail(1, (ToolCallReady("c1", "add", "{}"), CallCompleted("c")))
+    adapter = await cancelled_after_a_part(core, [calls], says("A3", "c"))
+    assert adapter.sent[2] == ("c", ["O c1 This call was not run.", f"U {INTERRUPTED}par", "U 3"])
 
 
 async def test_51_what_a_backend_refused_is_not_looked_up(core: Core) -> None:

@@ -17,11 +17,20 @@ from gateway.core.tools.tool_call import ToolPolicy
 from gateway.core.turn.commands import CompleteCall
 from gateway.core.turn.machine import TurnFacts, TurnMachine
 from gateway.foundation.clock import Clock
-from gateway.ledger.calls import UnknownCall
+from gateway.ledger.calls import DropPartial, UnknownCall
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.states import OPEN, ServiceCallStatus
 from gateway.ledger.threads import ConfirmHandle, DeleteOrphan, KeepHandle, MarkSynced, ThreadRecord
-from gateway.ports.adapter import MEANINGS, NOT_PROCESSED, Adapter, AdapterError, AdapterEvent, Processed
+from gateway.ports.adapter import (
+    MEANINGS,
+    NOT_PROCESSED,
+    Adapter,
+    AdapterError,
+    AdapterEvent,
+    MessageReady,
+    Processed,
+    TextDelta,
+)
 from gateway.ports.capabilities import CanFetch, CanListTail, Fate, Fetched, Tail
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
@@ -105,7 +114,10 @@ def from_tail(unknown: UnknownOutcome, tail: Tail | None, clock: Clock) -> tuple
     if end is None:
         # All that is known to be done: the conversation took the items.
         end = CompleteCall(handle, None, None, (), ())
-    return _completed(unknown, replace(end, handle=handle), unknown.view.positions[:held], clock)
+    completed = _completed(unknown, replace(end, handle=handle), unknown.view.positions[:held], clock)
+    # The conversation has in full what the caller of a cancelled turn has seen in part.
+    answered = tail is not None and any(isinstance(event, TextDelta | MessageReady) for event in tail.answer)
+    return (DropPartial(thread.id, call.id), *completed) if answered else completed
 
 
 def _completed(

@@ -121,19 +121,20 @@ def _local_time(milliseconds: int) -> str:
 
 class _Printed:
     """Standard output of a process that runs code of the operator. What this code prints, which is all that threads other than
-    the main one print, are lines of the log; a line without an end is told when it is flushed, or in pieces."""
+    the one of `configure_logging` print, are lines of the log; a line without an end is told when it is flushed, or in pieces."""
 
     def __init__(self, stdout: TextIO) -> None:
         self._stdout = stdout
+        self._owner = threading.get_ident()
         self._begun: dict[int, str] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stdout, name)
 
     def write(self, text: str) -> int:
-        if threading.current_thread() is threading.main_thread():
-            return self._stdout.write(text)
         thread = threading.get_ident()
+        if thread == self._owner:
+            return self._stdout.write(text)
         *lines, rest = (self._begun.pop(thread, "") + text).split("\n")
         for line in lines:
             _tell_printed(line)
@@ -148,8 +149,8 @@ class _Printed:
             self.write(line)
 
     def flush(self) -> None:
-        """In the main thread, which flushes at the end of the process, all that is begun."""
-        if threading.current_thread() is threading.main_thread():
+        """In the thread of `configure_logging`, which flushes at the end of the process, all that is begun."""
+        if threading.get_ident() == self._owner:
             self._stdout.flush()
             begun = list(self._begun)
         else:

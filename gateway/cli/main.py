@@ -61,7 +61,7 @@ def _execute(arguments: list[str], debug: bool) -> int:
         context: typer.Context | None = getattr(error, "ctx", None)
         path = context.command_path if context else f"{PROGRAM} {arguments[0]}"
         text = _plain(error.format_message())
-        return _report(error.exit_code, f"{path}: {text}\n{_quotes_hint(context, text)}See: {path} --help")
+        return _report(error.exit_code, f"{path}: {text}\n{_extra_hint(context, text)}See: {path} --help")
     except Exception as error:  # noqa: BLE001  # the last resort of a command line
         if isinstance(error, OSError) and error.errno in _NO_SPACE:
             return _report(ExitCode.UNEXPECTED, f"what there is to say cannot be written: {error.strerror}")
@@ -72,12 +72,18 @@ def _execute(arguments: list[str], debug: bool) -> int:
     return code if isinstance(code, int) else ExitCode.OK
 
 
-def _quotes_hint(context: typer.Context | None, problem: str) -> str:
-    """A line for a text of several words that the shell took apart; empty where a command takes no text."""
+def _extra_hint(context: typer.Context | None, problem: str) -> str:
+    """A line for a text of several words that the shell took apart, and for a configuration file without its option; else
+    empty."""
     more = _MORE_WORDS.fullmatch(problem)
-    if context is None or more is None or not isinstance(text := context.params.get("text"), str):
+    if context is None or more is None:
         return ""
-    return f"A text of several words stands in quotes: {context.command_path} {shlex.quote(f'{text} {more[1]}')}\n"
+    if isinstance(text := context.params.get("text"), str):
+        quoted = shlex.quote(f"{text} {more[1]}")
+        return f"A text of several words stands in quotes: {context.command_path} {quoted}\n"
+    if more[1].endswith((".yaml", ".yml")) and "file" in context.params:
+        return f"A configuration file is named with -c: {context.command_path} -c {shlex.quote(more[1])}\n"
+    return ""
 
 
 def _plain(text: str) -> str:

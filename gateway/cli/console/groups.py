@@ -78,6 +78,9 @@ def _expanded(command: Command) -> Command:
         for name, parameter in signature.parameters.items()
         for member in groups.get(name, {name: parameter}).values()
     ]
+    for member in expanded:
+        for described in getattr(member.annotation, "__metadata__", ()):
+            described.readable = False  # a command itself says why it cannot read a file
     if any(member.name == _OUTPUT for member in expanded):
         expanded.append(_AS_JSON)
     run.__signature__ = signature.replace(parameters=expanded)  # type: ignore[attr-defined]  # inspect.signature reads it

@@ -83,6 +83,12 @@ def one_line(text: str) -> str:
     return cut(" ".join(visible(text).split()), _NOTE_LENGTH)
 
 
+def reason_of(error: OSError) -> str:
+    """Why the system refused, for the middle of a sentence."""
+    # Sockets put the address behind it.
+    return (error.strerror or str(error) or type(error).__name__).partition(" (while attempting")[0].lower()
+
+
 def json_text(value: Any, indent: int | None = None) -> str:
     """JSON for people and programs alike: readable, and safe on a terminal."""
     separators = (",", ":") if indent is None else None

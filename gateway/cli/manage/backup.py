@@ -5,7 +5,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from gateway.cli.console.output import ExitCode, Stop, config_option, program, visible
+from gateway.cli.console.output import ExitCode, Stop, config_option, program, reason_of, visible
 from gateway.cli.serve.sources import load_file
 from gateway.config.plugins import Registry
 from gateway.ledger.errors import LedgerUnavailable
@@ -19,12 +19,19 @@ def back_up(file: Path, target: Path) -> None:
         raise _no_files(url)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Stop(ExitCode.USAGE, f"the folder {target.parent} cannot be made: {reason_of(error)}") from error
+    try:
         copy(url, target)
         size = target.stat().st_size
     except FileExistsError as error:
         raise Stop(ExitCode.USAGE, f"{target} is there already: choose another name") from error
-    except (LedgerUnavailable, OSError) as error:
+    except LedgerUnavailable as error:
         raise Stop(ExitCode.UNREACHABLE, f"no backup was made: {error}") from error
+    except OSError as error:
+        raise Stop(
+            ExitCode.UNREACHABLE, f"no backup was made: {target} cannot be written: {reason_of(error)}"
+        ) from error
     sys.stdout.write(visible(f"{target}: {size / 1e6:.1f} MB, checked\n"))
 
 

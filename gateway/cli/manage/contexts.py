@@ -1,11 +1,23 @@
 """`contexts`: conversations. Law: uses ListTasks, as A2A has no other operation for them, and the administration API."""
 
+import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from gateway.cli.console.address import AgentAddress
 from gateway.cli.console.connect import call_admin, not_found
-from gateway.cli.console.output import Columns, ExitCode, Output, Stop, local_time, print_json, print_listing, visible
+from gateway.cli.console.output import (
+    Columns,
+    ExitCode,
+    Output,
+    Stop,
+    local_time,
+    print_json,
+    print_listing,
+    reason_of,
+    visible,
+)
 from gateway.cli.manage.tasks import list_tasks
 from gateway.cli.talk.render import first_text, state_of, state_words, status_time, transcript
 from gateway.client.admin import adopt_handle, delete_context, export_context, import_context
@@ -70,9 +82,11 @@ def export(address: AgentAddress, context: str, file: Path | None) -> None:
         sys.stdout.write(f"{document.decode()}\n")
         return
     try:
-        file.write_bytes(document)
+        # Everything that was said is in it, so that a new file is readable by its owner only.
+        with open(file, "wb", opener=partial(os.open, mode=0o600)) as written:
+            written.write(document)
     except OSError as error:
-        raise Stop(ExitCode.UNEXPECTED, f"{file} cannot be written: {error.strerror}") from error
+        raise Stop(ExitCode.USAGE, f"{file} cannot be written: {reason_of(error)}") from error
     sys.stderr.write(f"{visible(f'context {context} is in {file}')}\n")
 
 
@@ -81,7 +95,7 @@ def import_document(address: AgentAddress, file: Path) -> None:
     try:
         document = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
-        raise Stop(ExitCode.USAGE, f"{file} cannot be read: {error.strerror}") from error
+        raise Stop(ExitCode.USAGE, f"{file} cannot be read: {reason_of(error)}") from error
     context = call_admin(address, lambda http: import_context(http, address.url, document))
     sys.stdout.write(f"{visible(f'context {context} is imported')}\n")
 

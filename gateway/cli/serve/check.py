@@ -13,7 +13,7 @@ from typing import TypeAlias
 from gateway.app.approvals import misfits
 from gateway.app.build import build_agent, build_source, build_sources
 from gateway.cli.console.address import check_trust
-from gateway.cli.console.output import ExitCode, Stop, json_text, visible
+from gateway.cli.console.output import ExitCode, Stop, json_text, reason_of, visible
 from gateway.cli.serve.sources import doubts, invalid, load_file, warn
 from gateway.config.agents import AgentConfig
 from gateway.config.dump import dump
@@ -117,13 +117,8 @@ def _listening_doubts(config: GatewayConfig) -> Iterator[Problem]:
         listen(host, 0).close()
     except OSError as error:
         yield Problem(
-            None, None, None, "server.host", f"this machine cannot listen on {display(host)}: {bind_failure(error)}"
+            None, None, None, "server.host", f"this machine cannot listen on {display(host)}: {reason_of(error)}"
         )
-
-
-def bind_failure(error: OSError) -> str:
-    """The reason why an address cannot be bound."""
-    return (error.strerror or str(error)).partition(" (while attempting")[0].lower()
 
 
 async def build_problems(source: str, config: GatewayConfig) -> list[Problem]:

@@ -16,9 +16,9 @@ import structlog
 
 from gateway.app.process import serve
 from gateway.cli.console.address import check_trust
-from gateway.cli.console.output import ExitCode, Stop, program, visible
+from gateway.cli.console.output import ExitCode, Stop, program, reason_of, visible
 from gateway.cli.console.parameters import DEFAULT_FILE, ServeOptions
-from gateway.cli.serve.check import bind_failure, build_problems, with_positions
+from gateway.cli.serve.check import build_problems, with_positions
 from gateway.cli.serve.sources import COMMAND_LINE, compose, doubts, invalid, read_composed, read_file, warn
 from gateway.config.gateway import GatewayConfig, open_listen_problem
 from gateway.config.problems import ConfigInvalid, Problem
@@ -135,8 +135,7 @@ def _save(source: _Source, config: GatewayConfig, file: Path, *, force: bool) ->
     try:
         file.write_text(source.text, encoding="utf-8")
     except OSError as error:
-        reason = (error.strerror or "not writable").lower()
-        raise Stop(ExitCode.USAGE, f"{file} cannot be written: {reason}") from error
+        raise Stop(ExitCode.USAGE, f"{file} cannot be written: {reason_of(error)}") from error
     sys.stderr.write(visible(f"wrote {file}; next time: {program()} serve -c {shlex.quote(str(file))}") + "\n")
 
 
@@ -155,7 +154,7 @@ def cannot_listen(error: OSError, host: str, port: int) -> Stop:
         text = f"cannot listen on {where}: another program does; stop it, or choose another port: --port PORT"
         return Stop(ExitCode.UNREACHABLE, text)
     return Stop(
-        ExitCode.CONFIG_INVALID, f"cannot listen on {where}: {bind_failure(error)}; choose another --host or --port"
+        ExitCode.CONFIG_INVALID, f"cannot listen on {where}: {reason_of(error)}; choose another --host or --port"
     )
 
 

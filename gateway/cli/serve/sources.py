@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from gateway.cli.console.output import ExitCode, Stop, visible
+from gateway.cli.console.output import ExitCode, Stop, reason_of, visible
 from gateway.config.dump import escape_references, inline
 from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
@@ -84,7 +84,7 @@ def _text(file: Path) -> str:
                 )
                 why = f"there is no such file; {hint}"
             case _:
-                why = f"cannot be read: {(error.strerror or 'not readable').lower()}"
+                why = f"cannot be read: {reason_of(error)}"
         raise ConfigInvalid([Problem(str(file), None, None, "", why)]) from error
 
 

@@ -4,7 +4,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from gateway.cli.console.output import ExitCode, Stop, program, visible
+from gateway.cli.console.output import ExitCode, Stop, program, reason_of, visible
 
 CONFIGURATION = """\
 # The configuration of an A2A gateway. Every key with its default: a2a-gateway check --print
@@ -64,8 +64,7 @@ def write_starter(folder: Path) -> None:
             with file.open("x", encoding="utf-8") as written:
                 written.write(text)
     except OSError as error:
-        reason = (error.strerror or "not writable").lower()
-        raise Stop(ExitCode.USAGE, f"init: {error.filename} cannot be written: {reason}") from error
+        raise Stop(ExitCode.USAGE, f"init: {error.filename} cannot be written: {reason_of(error)}") from error
     configuration = shlex.quote(str(folder / "gateway.yaml"))
     option = "" if configuration == "gateway.yaml" else f" -c {configuration}"
     lines = [

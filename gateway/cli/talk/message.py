@@ -4,18 +4,21 @@ import base64
 import json
 import mimetypes
 import os
+import re
 import sys
 import uuid
 from pathlib import Path
 from typing import NoReturn
 
-from gateway.cli.console.output import ExitCode, Stop
+from gateway.cli.console.output import ExitCode, Stop, reason_of
 from gateway.cli.console.parameters import SendOptions
 from gateway.client.transport import Json
 
 
 def build_message(options: SendOptions) -> dict[str, Json]:
     """A message of the user as A2A 1.0 JSON; TEXT `-` is standard input. Raises: Stop (2)."""
+    if not re.fullmatch(r"[!-~]+", options.idempotency_key or "-"):
+        raise Stop(ExitCode.USAGE, "--idempotency-key must be visible ASCII characters, without spaces")
     typed = _standard_input() if options.text == "-" else _utf8(options.text)
     parts: list[Json] = [{"text": typed}] if typed else []
     parts += [file_part(path, "--file") for path in options.files or ()]
@@ -55,8 +58,7 @@ def file_part(path: Path, option: str) -> Json:
     try:
         content = path.read_bytes()
     except OSError as error:
-        reason = (error.strerror or "not readable").lower()
-        raise Stop(ExitCode.USAGE, f"{option} {str(path)!r} cannot be read: {reason}") from error
+        raise Stop(ExitCode.USAGE, f"{option} {str(path)!r} cannot be read: {reason_of(error)}") from error
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     return {"raw": base64.b64encode(content).decode(), "filename": path.name, "mediaType": kind}
 

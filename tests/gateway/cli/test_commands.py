@@ -1,6 +1,8 @@
 """The commands: names, and help with examples."""
 
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -26,6 +28,19 @@ def test_every_command_explains_itself_with_examples(command: str, call: Call) -
     examples = ended.out.partition("Examples:")[2].strip().splitlines()
     assert examples
     assert all(re.search(rf"a2a-gateway {command}\b", example) for example in examples)
+
+
+def test_a_file_that_may_not_be_read_is_reported_by_the_command_and_not_as_a_wrong_command_line() -> None:
+    waiting: list[Any] = [typer.main.get_command(app)]
+    files = 0
+    while waiting:
+        command = waiting.pop()
+        waiting += getattr(command, "commands", {}).values()
+        for parameter in command.params:
+            if parameter.type_descriptor.annotation is Path:
+                files += 1
+                assert not parameter.type_descriptor.parameter_info.readable, (command.name, parameter.name)
+    assert files > 10
 
 
 def test_the_list_of_commands_is_not_cut_off(call: Call) -> None:

@@ -48,6 +48,22 @@ WRONG: list[tuple[list[str], int, str]] = [
         2,
         "a2a-gateway serve: Invalid value for '--port': must be less than or equal to 65535\nSee: a2a-gateway serve --help",
     ),
+    (
+        ["check", "my file.yaml"],
+        2,
+        (
+            "a2a-gateway check: Got unexpected extra argument(s) (my file.yaml)\n"
+            "A configuration file is named with -c: a2a-gateway check -c 'my file.yaml'\nSee: a2a-gateway check --help"
+        ),
+    ),
+    *(
+        (
+            ["send", "hi", "--idempotency-key", key],
+            2,
+            "--idempotency-key must be visible ASCII characters, without spaces",
+        )
+        for key in ("\u00e9", "a b", "a\nb")
+    ),
     (["send", ""], 2, "there is nothing to send: TEXT is empty; give a text, --file or --data"),
     (["send", "hi", "--header", "token"], 2, "--header must look like 'Name: value', not 'token'"),
     (

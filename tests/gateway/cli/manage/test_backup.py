@@ -53,6 +53,14 @@ async def test_a_backup_of_a_running_gateway_holds_what_was_said(
         assert (await agent.send("and on", task["contextId"]))["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
+def test_a_folder_that_cannot_be_made_is_named(call: Call, file: str, tmp_path: Path) -> None:
+    with_database(call, file)
+    ended = call("backup", f"{file}/monday.db", "-c", file)
+    assert (ended.code, ended.err) == (2, f"the folder {file} cannot be made: file exists\n")
+    ended = call("backup", f"{file}/below/monday.db", "-c", file)
+    assert (ended.code, ended.err) == (2, f"the folder {file}/below cannot be made: not a directory\n")
+
+
 def test_a_backup_is_one_file_that_only_its_owner_can_read(call: Call, file: str, copy: Path) -> None:
     with_database(call, file)
     made = call("backup", str(copy), "-c", file)

@@ -135,6 +135,9 @@ async def test_a_context_is_taken_to_another_gateway_and_goes_on_there(
         async with a2a_http(other.url) as http:
             assert await A2A(http, "mine").get(one["id"]) == one
             await A2A(http, "mine").send("two", "c/1")
+    assert document.stat().st_mode & 0o777 == 0o600
+    unwritable = await command_line("contexts", "export", "c/1", "-f", str(tmp_path), "-u", gateway.url)
+    assert (unwritable.code, unwritable.err) == (2, f"{tmp_path} cannot be written: is a directory\n")
     printed = await command_line("contexts", "export", "c/1", "-u", gateway.url)
     assert json.loads(printed.out) == json.loads(document.read_text())
 
@@ -145,7 +148,7 @@ async def test_a_refused_export_import_or_adoption_is_reported(
     missing = await command_line("contexts", "export", "c-9", "-u", gateway.url)
     assert (missing.code, missing.err.splitlines()[0]) == (1, f"{gateway.url}: there is no context 'c-9' of yours")
     no_file = await command_line("contexts", "import", str(tmp_path / "none.json"), "-u", gateway.url)
-    assert (no_file.code, no_file.err) == (2, f"{tmp_path / 'none.json'} cannot be read: No such file or directory\n")
+    assert (no_file.code, no_file.err) == (2, f"{tmp_path / 'none.json'} cannot be read: no such file or directory\n")
     wrong = tmp_path / "wrong.json"
     wrong.write_text("{}")
     no_document = await command_line("contexts", "import", str(wrong), "-u", gateway.url)

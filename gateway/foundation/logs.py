@@ -121,7 +121,7 @@ def _local_time(milliseconds: int) -> str:
 
 class _Printed:
     """Standard output of a process that runs code of the operator. What this code prints, which is all that threads other than
-    the one of `configure_logging` print, are lines of the log; a line without an end is told when it is flushed, or in pieces."""
+    the one of `configure_logging` print, is lines of the log; a line without an end comes when it is flushed, or in pieces."""
 
     def __init__(self, stdout: TextIO) -> None:
         self._stdout = stdout

@@ -5,10 +5,10 @@ Source: docs/state-model.md, section 10 and retry table.
 """
 
 from enum import StrEnum
-from typing import Literal
 
 from gateway.foundation.retry import backoff
 from gateway.ledger.calls import RESTARTED
+from gateway.ledger.tasks import Refused
 from gateway.ports.adapter import MEANINGS, AdapterError, ErrorClass, Processed
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
@@ -50,9 +50,6 @@ _TEXTS: dict[str, str] = {
     UNKNOWN_TOOL: "The agent asked for a tool that is not attached to it.",
 }
 
-
-Refused = Literal["message", "tool-result"]
-"""The content that was new in a refused request."""
 
 REFUSED = "refused"
 """The key of the metadata that says that content was refused; its value is a `Refused`."""

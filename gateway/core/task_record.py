@@ -13,7 +13,7 @@ from gateway.a2a.tool_calls import URI
 from gateway.core import usage
 from gateway.core.failures import FINISH, GAP, REFUSED
 from gateway.ledger.events import Update, logged
-from gateway.ledger.tasks import StoredArtifact, TurnRecord
+from gateway.ledger.tasks import Refused, StoredArtifact, TurnRecord
 
 _encoder = msgspec.json.Encoder()
 _ANSWERS = b"the answer of the turn "
@@ -73,19 +73,21 @@ class TurnOutput:
     """The public output of one turn: the message that opened it, the later messages of both sides, the artifacts, and
     the tokens of its service calls that have ended."""
 
-    __slots__ = ("artifacts", "message", "messages", "usage")
+    __slots__ = ("artifacts", "message", "messages", "refused", "usage")
 
     def __init__(self, message: Message) -> None:
         self.message = message
         self.messages: list[Message] = []
         self.artifacts: dict[str, ArtifactBuilder] = {}
         self.usage = usage.NONE
+        self.refused: Refused | None = None
 
     @classmethod
     def stored(cls, record: TurnRecord) -> "TurnOutput":
         output = cls(record.message)
         output.messages.extend(record.messages or ())
         output.usage = usage.total(map(usage.read, record.reports))
+        output.refused = record.refused
         for entry in record.artifacts or ():
             builder = ArtifactBuilder(entry.artifact, entry.append)
             builder.extend(entry.artifact.parts)
@@ -190,8 +192,14 @@ def assemble(
         status=status,
         artifacts=(_merged(outputs) or None) if artifacts else None,
         history=tuple(history) or None,
-        metadata=(usage_metadata(outputs) | _end(status)) or None,
+        metadata=(usage_metadata(outputs) | _refused_later(outputs) | _end(status)) or None,
     )
+
+
+def _refused_later(outputs: Sequence[TurnOutput]) -> dict[str, model.Json]:
+    """Says that the backend has refused a turn of the task later, with another message."""
+    later = next((output.refused for output in outputs if output.refused is not None), None)
+    return {} if later is None else {REFUSED: later}
 
 
 def _end(status: model.TaskStatus) -> dict[str, model.Json]:

@@ -1,5 +1,7 @@
 """Tasks as callers see them: records, and the commit points of events and endings."""
 
+from typing import Literal
+
 import msgspec
 
 from gateway.a2a.model import Artifact, Json, Message, TaskState
@@ -79,13 +81,19 @@ class StoredArtifact(msgspec.Struct, frozen=True):
     append: bool = False
 
 
+Refused = Literal["message", "tool-result", "turn"]
+"""What a backend refused of a turn: its message, an outcome of a tool, or all of it although it had been accepted before."""
+
+REFUSALS: tuple[Refused, ...] = ("message", "tool-result", "turn")
+
+
 class TurnRecord(msgspec.Struct, frozen=True):
     """One turn of a task for the public record: its message and its output, None while it has not ended.
 
     `answers`: its further messages, each with the number of the first event after it; `messages` contains them, too. Where
     the history was not asked for, `message` and those of `answers` are empty and `messages` is None.
     `quarantined`: given up, because no attempt could end it. `reports` are the tokens of its service calls, as the backend
-    reported them.
+    reported them. `refused` is what of it is left out of the conversation because a backend refused it.
     """
 
     message: Message
@@ -96,6 +104,7 @@ class TurnRecord(msgspec.Struct, frozen=True):
     answers: tuple[tuple[int, Message], ...] = ()
     quarantined: bool = False
     reports: tuple[Json, ...] = ()
+    refused: Refused | None = None
 
 
 class OpenTurn(msgspec.Struct, frozen=True):

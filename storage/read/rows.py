@@ -11,7 +11,7 @@ from gateway.ledger.api_keys import ApiKey
 from gateway.ledger.calls import LatestCall
 from gateway.ledger.errors import CorruptRecord
 from gateway.ledger.states import ServiceCallStatus, ToolCallStatus
-from gateway.ledger.tasks import StoredArtifact, TaskRecord, TurnRecord
+from gateway.ledger.tasks import REFUSALS, StoredArtifact, TaskRecord, TurnRecord
 from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.tool_calls import AskedCall, ToolCallRecord
 from gateway.ledger.turns import Preferences
@@ -82,7 +82,7 @@ def _message(payload: str | None, owner: str) -> Message:
 
 
 def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
-    payload, event, ended_at, quarantined, reports, messages, artifacts = row
+    payload, event, ended_at, quarantined, reports, refused, messages, artifacts = row
     owner = f"task {task_id!r}"
     return TurnRecord(
         message=_message(payload, owner),
@@ -92,6 +92,7 @@ def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
         ended=ended_at is not None,
         quarantined=ended_at is None and bool(quarantined),
         reports=() if reports is None else decoded(_reports_decoder.decode, f"[{reports}]", owner),
+        refused=None if refused is None else REFUSALS[refused],
     )
 
 

@@ -19,6 +19,9 @@ TURN_UNFINISHED = "ended_at IS NULL AND status IN ('accepted', 'running')"
 ITEM_UNSENT = "sent_in IS NULL AND replayable = 1"
 """No completed service call has carried the history item yet."""
 
+ITEM_REFUSED = "refused_in IS NOT NULL"
+"""The backend refused a request because of the history item."""
+
 CALL_UNDER_WAY = "status IN ('prepared', 'started')"
 """The end of the service call is not stored yet."""
 

@@ -22,7 +22,7 @@ from sqlalchemy.event import listen
 from sqlalchemy.orm import declared_attr
 from sqlmodel import Field, SQLModel
 
-from storage.schema.conditions import ITEM_UNSENT, THREAD_LIVE, TOOL_CALL_SETTLED
+from storage.schema.conditions import ITEM_REFUSED, ITEM_UNSENT, THREAD_LIVE, TOOL_CALL_SETTLED
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits in every dialect; a STRICT table of SQLite has only INTEGER for them."""
@@ -301,6 +301,7 @@ class HistoryItem(Row, table=True):
     __table_args__ = (
         _partial("uq_history_item_tool_call", "tool_call", "kind", where="tool_call IS NOT NULL", unique=True),
         _partial("ix_history_item_unsent", "thread", "position", where=ITEM_UNSENT),
+        _partial("ix_history_item_refused", "turn", where=ITEM_REFUSED),
         CheckConstraint("(payload IS NULL) = (input IS NOT NULL)", name="payload"),
         _flag("replayable"),
     )

@@ -6,8 +6,8 @@ from sqlalchemy import Select, and_, bindparam, case, func, literal_column, or_,
 from sqlalchemy.sql.expression import ColumnElement
 
 from gateway.ledger.leases import TRIES
-from storage.schema.conditions import TASK_WAITING, THREAD_LIVE
-from storage.schema.tables import context, event, input_, service_call, task, thread, turn
+from storage.schema.conditions import ITEM_REFUSED, TASK_WAITING, THREAD_LIVE
+from storage.schema.tables import context, event, history_item, input_, service_call, task, thread, turn
 from storage.sql.fragments import ONE, ZERO, joined, limited, matches, some, task_columns, word
 
 _THREAD = (
@@ -86,6 +86,21 @@ _REPORTS = (
 A call whose end was found out after the turn had ended does not count: a task that has ended stays as it is.
 """
 
+_REFUSED = (
+    select(
+        func.max(
+            case(
+                (and_(history_item.c.sent_in.is_not(None), history_item.c.replayable == ZERO), literal_column("2")),
+                (history_item.c.kind == word("output"), ONE),
+                else_=ZERO,
+            )
+        )
+    )
+    .where(history_item.c.turn == turn.c.id, text(ITEM_REFUSED))
+    .scalar_subquery()
+)
+"""What of a turn is left out because a backend refused it, as a place in `REFUSALS`; NULL for nothing."""
+
 _OPENING, _OPENED = input_.alias("opening"), turn.alias("opened")
 
 _FIRST_RECENT = (
@@ -116,8 +131,8 @@ def _turn_columns(history: str, *, artifacts: bool = True) -> tuple[ColumnElemen
     elif history == "none":
         payload = messages = _NOTHING
     made = case((first, turn.c.artifacts)) if artifacts else _NOTHING
-    reports = case((first, _REPORTS))
-    return input_.c.ordinal, payload, input_.c.event, turn.c.ended_at, _QUARANTINED, reports, messages, made
+    whole = case((first, _REPORTS)), case((first, _REFUSED))
+    return input_.c.ordinal, payload, input_.c.event, turn.c.ended_at, _QUARANTINED, *whole, messages, made
 
 
 def turns(*, history: bool, artifacts: bool) -> Select[Any]:

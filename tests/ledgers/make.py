@@ -218,12 +218,23 @@ async def _die(recording: Recording) -> None:
         streaming = A2A(http, "chained").stream("one", message["contextId"], messageId="one")
         async with streaming as stream:
             [first, *_] = await stream.rest()
-            recording.saw("chained", message, first.event["task"], becomes=COMPLETED)
-            recording.tasks[first.event["task"]["id"]].events = _shown(stream.frames)
         await child.ended()
+        unheard = first.event["task"]
+        # The id of the response may have been stored or not.
+        becomes = FAILED if _is_pending(recording, unheard["id"]) else COMPLETED
+        recording.saw("chained", message, unheard, becomes=becomes)
+        recording.tasks[unheard["id"]].events = _shown(stream.frames)
     recording.world.go.set()
     stored = recording.world.responses.stored.values()
     await until(lambda: all(kept.body["status"] != "in_progress" for kept in stored if kept.body["background"]))
+
+
+def _is_pending(recording: Recording, task: str) -> bool:
+    with closing(sqlite3.connect(recording.database)) as connection:
+        found = connection.execute(
+            "SELECT pending_handle FROM service_call JOIN turn ON turn.id = service_call.turn WHERE task = ?", (task,)
+        ).fetchall()
+    return found != [(None,)]
 
 
 async def _begin(

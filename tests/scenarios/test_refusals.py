@@ -461,6 +461,34 @@ async def test_46b_the_next_process_gives_back_what_was_left_out_together(tmp_pa
     assert violations(path) == []
 
 
+# --- what a task says of it ---
+
+
+@ROTATING
+async def test_46b_a_task_whose_message_is_refused_with_a_later_one_says_so(core: Core, ownership: Ownership) -> None:
+    core.agent(adapter_of(ownership, rejected(), rejected(), refused(), says("A3", "r3"), says("A4", "r4")))
+    tasks = [await core.send(text, context="c") for text in "1234"]
+    again = [await core.get(task.id) for task in tasks]
+    assert [task.metadata for task in again] == [{"refused": "message"}, None, None, None]
+    assert [task.status for task in again] == [task.status for task in tasks]
+    assert [task.metadata for task in (await core.list()).tasks][::-1] == [task.metadata for task in again]
+
+
+async def test_46b_a_task_whose_turn_was_accepted_and_is_refused_later_says_so_as_long_as_it_is_left_out(
+    core: Core,
+) -> None:
+    censor = Censor()
+    core.agent(censor.adapter())
+    tasks = [await core.send(text, context="c") for text in ("0 X", *"123456")]
+    censor.words = ("X",)
+    await states(core, *"78")
+    said = [(await core.get(task.id)).metadata for task in tasks]
+    assert said == [*[{"refused": "turn"}] * 3, *[None] * 4]
+    await states(core, *"abc")
+    said = [(await core.get(task.id)).metadata for task in tasks]
+    assert said == [{"refused": "turn"}, *[None] * 6]
+
+
 # --- windows, documents, adopted conversations ---
 
 

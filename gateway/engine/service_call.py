@@ -18,9 +18,12 @@ from gateway.core.agents import Agent
 from gateway.core.failures import CallProgress, may_repeat, retry_wait
 from gateway.core.history import Doubt, narrower
 from gateway.core.replay import Replay, ShownOutput
+from gateway.core.tools.tool_call import Settled, answered
+from gateway.core.turn.admission import admitted_output
 from gateway.core.turn.commands import AbortCall, Publish
 from gateway.engine.executor import CommandExecutor, aborted
 from gateway.engine.journal import appended
+from gateway.engine.masking import masked
 from gateway.engine.preparation import CallPreparation
 from gateway.engine.runtime import BackendRequest
 from gateway.engine.turn_context import TurnContext
@@ -37,6 +40,7 @@ from gateway.ports.adapter import (
     Processed,
     ServiceRequest,
     StartedOver,
+    ToolResultReady,
 )
 from gateway.ports.capabilities import CanCancel, CanResume
 from gateway.ports.conversation import Ownership
@@ -148,7 +152,8 @@ class ServiceCallLoop:
                 if phase is not self._phase:
                     self._phase = phase
                     sent.answered()
-                commands = machine.receive(ownership.on_static_handle(thread, event) if static else event)
+                outcome = await self._outcome(event) if type(event) is ToolResultReady else None
+                commands = machine.receive(ownership.on_static_handle(thread, event) if static else event, outcome)
                 if executor.replay is not None and (machine.ended or machine.between_calls):
                     executor.end_replay()
                 if len(commands) == 1 and isinstance(commands[0], Publish):
@@ -158,6 +163,13 @@ class ServiceCallLoop:
                 if machine.ended or machine.between_calls:
                     return
         raise AdapterError(ErrorClass.CONTRACT_BROKEN, "the adapter ended its call without completing it")
+
+    async def _outcome(self, result: ToolResultReady) -> Settled | None:
+        """The outcome with what the caller sees of it, where it has masks. Raises: AdapterError as the machine does."""
+        rendering = self.context.machine.facts.rendering
+        if not rendering.redact:
+            return None
+        return await masked(answered(admitted_output(result.output), error=result.error), rendering)
 
     def _shown(self) -> ShownOutput:
         return ShownOutput(self.context.run.live.outputs[-1], self.context.machine.answer)

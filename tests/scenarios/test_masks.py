@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +19,7 @@ from tests.scenarios.test_approvals import CAMERA, GATED, asked, open_calls, rep
 from tests.scenarios.test_approvals import result as of_client
 from tests.scenarios.test_tool_loop import adapter_of, asks, call
 from tests.support.core import Core, events, frames, query
-from tests.support.scripted import BR, G, says
+from tests.support.scripted import BR, G, Script, says
 from tests.support.scripted_tools import ScriptedTools
 
 SECRET = "s3cr3tXq"
@@ -201,12 +203,12 @@ async def test_numbered_sources_are_masked_with_their_numbers(core: Core) -> Non
     assert SECRET not in streamed + await shown(core, task)
 
 
-async def test_a_large_result_of_a_client_is_masked_while_the_event_loop_goes_on(core: Core) -> None:
-    adapter = adapter_of(G, asks("r1", call("c1", "camera")), says("done", "r2"))
-    core.agent(adapter, client_tools=(CAMERA,), tool_calls=HIDES)
-    asking = await start(core)
-    rows = json.dumps([{**TALLY, "n": [[number]] * 20} for number in range(15_000)])
-    answered = of_client(open_calls(asking)["camera"], rows)
+LARGE_RESULT = json.dumps([{**TALLY, "n": [[number]] * 20} for number in range(5_000)])
+
+
+@asynccontextmanager
+async def responsive_loop() -> AsyncIterator[None]:
+    """Fails where one step of the event loop takes most of the block's time."""
     loop = asyncio.get_running_loop()
     began, last, longest = loop.time(), loop.time(), 0.0
 
@@ -217,7 +219,27 @@ async def test_a_large_result_of_a_client_is_masked_while_the_event_loop_goes_on
             longest, last = max(longest, loop.time() - last), loop.time()
 
     watching = loop.create_task(watch())
-    done = await reply(core, asking.id, answered)
+    yield
     watching.cancel()
     assert longest < (loop.time() - began) / 2
+
+
+async def test_a_large_result_of_a_client_is_masked_while_the_event_loop_goes_on(core: Core) -> None:
+    adapter = adapter_of(G, asks("r1", call("c1", "camera")), says("done", "r2"))
+    core.agent(adapter, client_tools=(CAMERA,), tool_calls=HIDES)
+    asking = await start(core)
+    answered = of_client(open_calls(asking)["camera"], LARGE_RESULT)
+    async with responsive_loop():
+        done = await reply(core, asking.id, answered)
     assert SECRET not in str([entry for entry in done.history or () if entry.role is Role.AGENT])
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["behind its call", "before its call"])
+async def test_a_large_result_of_the_backend_is_masked_while_the_event_loop_goes_on(core: Core, early: bool) -> None:
+    made: Script = [ToolCallReady("c1", "look", "{}", True), ToolResultReady("c1", LARGE_RESULT)]
+    core.agent(adapter_of(BR, [*(reversed(made) if early else made), *says("done", "r1")]), tool_calls=HIDES)
+    async with responsive_loop():
+        task = await core.send("1")
+    seen = await shown(core, task.id)
+    assert MASK in seen
+    assert SECRET not in seen

@@ -4,7 +4,7 @@ adapter made it."""
 import msgspec
 
 from gateway.a2a import nesting
-from gateway.a2a.model import Part
+from gateway.a2a.model import Json, Part
 from gateway.ports import adapter
 from gateway.ports.adapter import AdapterError, AdapterEvent, ErrorClass
 from gateway.ports.conversation import ReasoningItem
@@ -32,7 +32,7 @@ def admitted(event: AdapterEvent) -> AdapterEvent:
         return event
     match event:
         case adapter.ToolResultReady(output=output):
-            return event if nesting.fits(output) else msgspec.structs.replace(event, output=_text(output))
+            return msgspec.structs.replace(event, output=admitted_output(output))
         case adapter.PartReady(part=part):
             _check_parts((part,))
         case adapter.ArtifactReady(artifact=artifact):
@@ -49,6 +49,11 @@ def admitted(event: AdapterEvent) -> AdapterEvent:
             _check(event.state, "the state of the adapter")
             _check(event.usage, "the usage")
     return event
+
+
+def admitted_output(output: Json) -> Json:
+    """The output of a tool, as its JSON text where it is nested too deep. Raises: AdapterError where it has no text."""
+    return output if nesting.fits(output) else _text(output)
 
 
 def _check_parts(parts: tuple[Part, ...]) -> None:

@@ -30,13 +30,18 @@ class ToolCallTracker:
     rendering: tool_calls.Rendering
     _calls: dict[str, ToolCall] = field(default_factory=dict)
     _unnamed: str = ""
-    _early_results: dict[str, adapter.ToolResultReady] = field(default_factory=dict)
+    _early_results: dict[str, tuple[adapter.ToolResultReady, Settled | None]] = field(default_factory=dict)
     _reserved_ids: deque[str] = field(default_factory=deque)
     _size: int = 0
     """Bytes of the arguments of the calls that the backend does not run itself."""
 
-    def receive(self, event: adapter.AdapterEvent, policy: ToolPolicy, round_: int) -> None:
-        """Raises: AdapterError (CONTRACT_BROKEN) for an event that cannot follow."""
+    def receive(
+        self, event: adapter.AdapterEvent, policy: ToolPolicy, round_: int, outcome: Settled | None = None
+    ) -> None:
+        """`outcome` is that of a result, with what callers see of it, if that is known already.
+
+        Raises: AdapterError (CONTRACT_BROKEN) for an event that cannot follow.
+        """
         match event:
             case adapter.ToolCallAnnounced():
                 self.show(self._add(event, policy, round_), Phase.ARGS_DELTA, "")
@@ -48,7 +53,7 @@ class ToolCallTracker:
             case adapter.ToolCallReady():
                 self._complete(event, policy, round_)
             case adapter.ToolResultReady():
-                self._answer(event)
+                self._answer(event, outcome)
             case adapter.ApprovalAsked():
                 self._ask(event, policy, round_)
             case _:
@@ -84,7 +89,7 @@ class ToolCallTracker:
 
     def keep_stray_results(self) -> None:
         """Results of unknown calls are stored, and never sent to the model."""
-        for event in self._early_results.values():
+        for event, _ in self._early_results.values():
             self.output.out.append(StrayResult(event.call_id))
             item = OutputItem(event.call_id, event.output, event.error)
             self.output.items.append(NewItem(item, replayable=False))
@@ -180,7 +185,7 @@ class ToolCallTracker:
             self.show(call, Phase.EXECUTING)
         early = self._early_results.pop(event.call_id, None)
         if early is not None:
-            self._answer(early)
+            self._answer(*early)
 
     def _ask(self, event: adapter.ApprovalAsked, policy: ToolPolicy, round_: int) -> None:
         call = self._add(event, policy, round_)
@@ -206,20 +211,20 @@ class ToolCallTracker:
         item = CallItem(call.external_id, event.name, call.arguments, handled, asking)
         self.output.items.append(NewItem(item, event.provider_id, call.facts.id))
 
-    def _answer(self, event: adapter.ToolResultReady) -> None:
+    def _answer(self, event: adapter.ToolResultReady, outcome: Settled | None) -> None:
         call = self._find(event.call_id)
         if call is None or call.arguments is None:
             # Some backends send the result before the call; a stray result is known when the service call is complete.
             if event.call_id in self._early_results:
                 raise _broken(f"tool call {event.call_id!r} was answered twice")
-            self._early_results[event.call_id] = event
+            self._early_results[event.call_id] = event, outcome
             return
         if call.status is not None:
             raise _broken(f"tool call {event.call_id!r} was answered twice")
         if call.facts.origin != "backend":
             # The name is that of another tool; who runs a call is known for certain when it is answered.
             call.facts = replace(call.facts, origin="backend", server=None)
-        self.settle(call, tool_call.answered(event.output, error=event.error))
+        self.settle(call, outcome or tool_call.answered(event.output, error=event.error))
 
 
 def output_item(call: ToolCall, *, unsent: bool, replayable: bool = True) -> NewItem:

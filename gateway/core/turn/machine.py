@@ -89,8 +89,11 @@ class TurnMachine:
         self._output = OutputBuilder(self.facts.task_id, self.facts.context_id, self.facts.turn, self.clock)
         self._tracker = ToolCallTracker(self._output, self.facts.rendering)
 
-    def receive(self, event: adapter.AdapterEvent) -> list[Command]:
-        """Raises: AdapterError (CONTRACT_BROKEN) for an event that cannot follow."""
+    def receive(self, event: adapter.AdapterEvent, outcome: Settled | None = None) -> list[Command]:
+        """`outcome` is that of a result, with what the caller sees of it, if that is known already.
+
+        Raises: AdapterError (CONTRACT_BROKEN) for an event that cannot follow.
+        """
         if self.ended or self.between_calls:
             raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"{type(event).__name__} after the end of the call")
         if type(event) is not TextDelta:  # the most frequent event: a call for each is spared
@@ -109,7 +112,7 @@ class TurnMachine:
             case adapter.DirectReply(parts=parts, state=state):
                 self._reply(parts, state)
             case _ if not output.receive(event):
-                self._tracker.receive(event, self.facts.tools, self.round)
+                self._tracker.receive(event, self.facts.tools, self.round, outcome)
         self._shown = self._shown or any(isinstance(command, Publish) for command in out)
         return out
 

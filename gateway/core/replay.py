@@ -69,6 +69,11 @@ class Replay:
         shown = isinstance(fact, dict) and fact.get("callId") in self.calls
         return None if self._messages or self._repeating or shown else update
 
+    @property
+    def unsaid(self) -> Sequence[Part]:
+        """The parts of the answer that were shown, and that the call has not repeated yet."""
+        return self._place.rest if self._repeating else ()
+
     def finish(self) -> Artifact | None:
         """The call is complete. The whole answer, if it is shorter than what was shown."""
         repeating, self._repeating = self._repeating, False
@@ -119,6 +124,12 @@ class _Place:
         if self._index < len(self.shown) - 1:
             return False
         return not self._open or self._offset == len(self.shown[self._index].text or "")
+
+    @property
+    def rest(self) -> Sequence[Part]:
+        """What was shown behind this place, from the rest of an open text on."""
+        left = (self.shown[self._index].text or "")[self._offset :] if self._open else ""
+        return (*((Part(text=left),) if left.strip() else ()), *self.shown[self._index + 1 :])
 
     def compare(self, part: Part, *, begins: bool) -> tuple[Part, ...] | None:
         """What follows the parts that were shown, or None when the part differs from them. With `begins`, it continues no

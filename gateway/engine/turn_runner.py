@@ -141,8 +141,8 @@ class TurnRunner:
     async def _cancel(self) -> None:
         confirmed = await self._cancel_call()
         metadata = None if confirmed is None else {"backendCancelled": confirmed}
-        self._executor.replay = None
-        commands = self._context.machine.cancel()
+        replay, self._executor.replay = self._executor.replay, None
+        commands = self._context.machine.cancel(() if replay is None else replay.unsaid)
         await self._executor.perform([replace(c, metadata=metadata) if isinstance(c, EndTurn) else c for c in commands])
 
     async def _cancel_call(self) -> bool | None:

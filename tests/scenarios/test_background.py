@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.a2a.model import Artifact, Part, Task
+from gateway.core.history import INTERRUPTED
 from gateway.core.task_record import TurnOutput
 from gateway.ledger.calls import RESTARTED
 from gateway.ports.adapter import (
@@ -16,6 +17,7 @@ from gateway.ports.adapter import (
     CallCompleted,
     CallStarted,
     ErrorClass,
+    MessageReady,
     PartReady,
     StartedOver,
     TextDelta,
@@ -113,6 +115,30 @@ async def test_122_a_stream_that_breaks_off_is_listened_to_again(core: Core, cas
     await core.send("2", context="x")
     assert adapter.sent == [(None, ["U 1"]), ("r1", ["U 2"])]
     assert violations(core.path) == []
+
+
+SEEN_SO_FAR: dict[str, tuple[Script, Script]] = {
+    "in the middle of a text": (BEGUN, BEGUN[:2]),
+    "before it has said anything": (BEGUN, BEGUN[:1]),
+    "between two messages": ([CallStarted("r1"), TextDelta("one"), MessageReady("one"), TextDelta("two ")], BEGUN[:1]),
+    "when it has said all of it": (BEGUN, BEGUN),
+}
+
+
+@pytest.mark.parametrize("case", SEEN_SO_FAR)
+async def test_94_an_answer_that_is_cancelled_while_it_is_repeated_has_said_all_that_was_shown(
+    core: Core, case: str
+) -> None:
+    begun, again = SEEN_SO_FAR[case]
+    pause = Pause()
+    adapter = ResumingAdapter([*begun, CUT], says("next", "r2"), again=[[*again, pause]])
+    core.agent(adapter)
+    task = await core.send("1", context="x", at_once=True)
+    await soon(pause.reached.wait())
+    await core.cancel(task.id)
+    shown = answer(await core.get(task.id))
+    await core.send("2", context="x")
+    assert adapter.sent[-1] == (None, ["U 1", f"U {INTERRUPTED}{shown}", "U 2"])
 
 
 @pytest.mark.parametrize("case", ENDS)

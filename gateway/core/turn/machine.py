@@ -157,8 +157,10 @@ class TurnMachine:
         abort = commands.AbortCall(failure, self._output.uncounted(), usage)
         return [*out, abort, self._failed(failure, correlation_id, retry_after)]
 
-    def cancel(self) -> list[Command]:
-        """The caller ends the turn: what it has said until then stays a part of the conversation."""
+    def cancel(self, unsaid: Sequence[Part] = ()) -> list[Command]:
+        """The caller ends the turn: what it has said until then stays a part of the conversation. `unsaid`: what callers have
+        seen of the answer behind that, from an earlier stream of the call."""
+        self._output.recall(unsaid)
         out = self._interrupt(TurnStatus.CANCELLED)
         abort = commands.AbortCall("cancelled", self._output.uncounted(keeps_answer=self.facts.keeps_interrupted))
         return [*out, abort, commands.EndTurn(TurnStatus.CANCELLED, TaskState.CANCELED)]

@@ -149,6 +149,15 @@ class OutputBuilder:
         self._flush_parts()
         self._flush_reasoning()
 
+    def recall(self, parts: Sequence[Part]) -> None:
+        """Takes parts into the items that callers have seen already. The first continues the text that grows."""
+        for index, part in enumerate(parts):
+            if index == 0 and is_plain(part):
+                self._text.append(part.text or "")
+            else:
+                self._flush_text()
+                self._parts.append(part)
+
     def uncounted(self, *, keeps_answer: bool = False) -> tuple[NewItem, ...]:
         """The items of a call that does not count. They are never sent to the model again; with `keeps_answer`, the
         pieces of the answer are."""

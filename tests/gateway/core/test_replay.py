@@ -54,3 +54,18 @@ def test_the_final_answer_is_the_earlier_output_and_the_repeated_call(
     if "".join(told).startswith("".join(shown)):
         assert all(update.append for update in updates if isinstance(update, TaskArtifactUpdateEvent) and replay.answer)
         assert len(updates) <= len(told)
+
+
+def test_the_gap_behind_an_earlier_message_is_no_part_of_what_was_not_said_again() -> None:
+    out = output()
+    out.apply(saying("let me see", append=False))
+    before = ShownOutput(out, "a")
+    begun = Artifact(artifact_id="a", parts=(Part(text="\n\n"), Part(text="it is 3")))
+    out.apply(TaskArtifactUpdateEvent(task_id="t", context_id="c", artifact=begun, append=True))
+    replay = Replay(before, ShownOutput(out, "a"))
+    assert replay.unsaid == (Part(text="it is 3"),)
+    again = Artifact(artifact_id="a", parts=(Part(text="\n\n"), Part(text="it ")))
+    assert replay.filter(TaskArtifactUpdateEvent(task_id="t", context_id="c", artifact=again, append=True)) is None
+    assert replay.unsaid == (Part(text="is 3"),)
+    replay.filter(saying("is 3"))
+    assert list(replay.unsaid) == []

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from adapters.python.calls import CallFailed, Failure
-from adapters.python.function_call import ReturnedValue, answer
+from adapters.python.calls import Failure
+from adapters.python.function_call import answer
 from adapters.python.reference import FunctionSettings, load_agent, takes_text
 from adapters.python.values import ValueTranslator, checked_contract
 from adapters.python.worker import Run, summary
@@ -17,23 +17,8 @@ from gateway.ports.adapter import AdapterError, ErrorClass, ServiceRequest
 from gateway.ports.conversation import AssistantItem, UserItem
 
 
-class _Given(msgspec.Struct, frozen=True):
-    """The turn as it travels, as JSON."""
-
-    message: Any
-    first_message: Any
-    context_id: str
-    task_id: str
-    principal: str
-    history: list[dict[str, Any]]
-    state: dict[str, Any] | None
-
-
-_decoder = msgspec.json.Decoder(_Given)
-
-
 def encoded(request: ServiceRequest) -> bytes:
-    """Raises: AdapterError for a state that is none of this adapter's."""
+    """The fields of a Turn, as JSON. Raises: AdapterError for a state that is none of this adapter's."""
     if not isinstance(request.state, dict | None):
         raise AdapterError(ErrorClass.CONTRACT_BROKEN, "the stored state is no dict: another adapter wrote it")
     history: list[dict[str, Any]] = []
@@ -43,16 +28,8 @@ def encoded(request: ServiceRequest) -> bytes:
                 history.append({"role": "ROLE_USER", "parts": message.parts})
             case AssistantItem(parts=parts):
                 history.append({"role": "ROLE_AGENT", "parts": parts})
-    given = _Given(
-        request.message,
-        request.first_message,
-        request.context_id,
-        request.task_id,
-        request.principal,
-        history,
-        request.state,
-    )
-    return msgspec.json.encode(given)
+    names = ("message", "first_message", "context_id", "task_id", "principal", "state")
+    return msgspec.json.encode({name: getattr(request, name) for name in names} | {"history": history})
 
 
 class AgentService:
@@ -69,25 +46,13 @@ class AgentService:
         self._clock = clock
 
     async def run(self, given: bytes, run: Run) -> None:
-        asked = _decoder.decode(given)
-        turn = agent.Turn(
-            message=asked.message,
-            first_message=asked.first_message,
-            context_id=asked.context_id,
-            task_id=asked.task_id,
-            principal=asked.principal,
-            history=asked.history,
-            state=asked.state or {},
-            asked_to_stop=run.asked_to_stop,
-        )
+        turn = agent.Turn(**msgspec.json.decode(given), asked_to_stop=run.asked_to_stop)
+        had_state, turn.state = turn.state is not None, turn.state or {}
         translator = ValueTranslator(self._clock.new_id, self._direct_replies)
 
         def emit(value: object) -> None:
-            try:
-                for event in translator.events(value):
-                    run.emit(event)
-            except AdapterError as error:
-                raise _broken(error.detail) from error
+            for event in translator.events(value):
+                run.emit(event)
 
         ending: agent.TurnEnding | None = None
         try:
@@ -95,25 +60,17 @@ class AgentService:
         except agent.TurnEnding as raised:
             ending = raised
             drop_tracebacks(ending)
-        except ReturnedValue as error:
-            raise _broken("a generator function returned a value; there an answer is yielded") from error
-        try:
-            run.emit(translator.last(ending, _state(turn, had_state=asked.state is not None)))
-        except AdapterError as error:
-            raise _broken(error.detail) from error
+        with checked_contract():
+            state = _state(turn.state, had_state)
+        run.emit(translator.last(ending, state))
 
     def failure(self, error: BaseException) -> Failure:
         remedy = self._settings.remedy(error)
         return Failure(ErrorClass.BACKEND_FAILED, summary(error) + (f"\n{remedy}" if remedy else ""))
 
 
-def _broken(detail: str) -> CallFailed:
-    return CallFailed(Failure(ErrorClass.CONTRACT_BROKEN, detail))
-
-
-def _state(turn: agent.Turn, *, had_state: bool) -> Json:
-    with checked_contract():
-        if not isinstance(turn.state, dict):
-            raise ValueError(f"turn.state must be a dict, not {type(turn.state).__name__}")
-        state = agent.decode_json(turn.state, "turn.state")
-    return state if state or had_state else None
+def _state(state: object, had_state: bool) -> Json:
+    if not isinstance(state, dict):
+        raise ValueError(f"turn.state must be a dict, not {type(state).__name__}")
+    left = agent.decode_json(state, "turn.state")
+    return left if left or had_state else None

@@ -2,21 +2,22 @@
 up only its own call."""
 
 import asyncio
-import contextvars
 import inspect
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
-from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import structlog
 
+from adapters.python.calls import CallFailed, Failure
 from adapters.python.forks import outcome
 from adapters.python.worker import Run, summary
+from gateway.ports.adapter import ErrorClass
 
 log = structlog.get_logger("adapters.python.function_call")
 
@@ -25,42 +26,27 @@ T = TypeVar("T")
 Emit = Callable[[object], None]
 """Takes a value of the function."""
 
+_RETURNED = "a generator function returned a value; there an answer is yielded"
 
-class CallThread:
-    """Every step of a call runs in this thread, with the call's context variables: a generator stays in one thread.
 
-    A daemon thread, so that the process can end before the function does.
+async def in_thread(function: Callable[[], T]) -> T:
+    """Runs it in a thread of its own, with the context variables of the caller. A daemon thread, so that the process can end
+    before the function does.
+
+    Raises: the exception of the function.
     """
-
-    def __init__(self) -> None:
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(self._work,), name="python-agent", daemon=True).start()
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
-        # What it has printed without an end of a line.
-        with suppress(Exception):
-            sys.stdout.flush()
-
-    async def run(self, function: Callable[[], T]) -> T:
-        """Raises: the exception of the function."""
-        future: Future[tuple[Any, BaseException | None]] = Future()
-        self._jobs.put(partial(_do, future, function))
-        value, error = await asyncio.wrap_future(future)
-        try:
-            if error is not None:
-                raise error
-            result: T = value
-            return result
-        finally:
-            # This frame is in the traceback of the error, which must not lead back to the error.
-            del future, error
-
-    def finish(self) -> None:
-        """Ends the thread behind its present job. Does not wait: the thread may be in a long step."""
-        self._jobs.put(None)
+    future: Future[tuple[Any, BaseException | None]] = Future()
+    run = copy_context().run
+    threading.Thread(target=run, args=(_do, future, function), name="python-agent", daemon=True).start()
+    value, error = await asyncio.wrap_future(future)
+    try:
+        if error is not None:
+            raise error
+        result: T = value
+        return result
+    finally:
+        # This frame is in the traceback of the error, which must not lead back to the error.
+        del future, error
 
 
 def _do(future: Future[tuple[Any, BaseException | None]], function: Callable[[], Any]) -> None:
@@ -69,38 +55,31 @@ def _do(future: Future[tuple[Any, BaseException | None]], function: Callable[[],
         future.set_result(outcome(function))
         # This frame is behind those in the traceback of an error, and must not lead back to the error.
         del future
-
-
-class ReturnedValue(Exception):
-    """A generator has returned a value."""
+    with suppress(Exception):
+        # What the function has printed without an end of a line.
+        sys.stdout.flush()
 
 
 async def answer(function: Callable[[Any], Any], argument: object, run: Run, emit: Emit) -> None:
     """Emits every value that the function yields or returns, in their order. An async function runs on this loop, any other
     in a thread. The function is suspended at a `yield` while the reader is too far behind.
 
-    Raises: what the function or `emit` raises; ReturnedValue.
+    Raises: what the function or `emit` raises; CallFailed (CONTRACT_BROKEN) for a generator that returns a value.
     """
-    thread = None if is_async(function) else CallThread()
-    try:
-        if thread is None:
-            result = function(argument)
-        else:
-            result = await thread.run(partial(_begin, function, argument, run, emit))
-        if inspect.isawaitable(result):
-            result = await result
-        if inspect.isgenerator(result):
-            thread = thread or CallThread()
-            await thread.run(partial(_drain, result, run, emit))
-        elif inspect.isasyncgen(result):
-            await _drain_async(result, run, emit)
-        else:
-            for value in _returned(result):
-                emit(value)
-                await run.room()
-    finally:
-        if thread is not None:
-            thread.finish()
+    if is_async(function):
+        result = function(argument)
+    else:
+        result = await in_thread(partial(_begin, function, argument, run, emit))
+    if inspect.isawaitable(result):
+        result = await result
+    if inspect.isgenerator(result):
+        await in_thread(partial(_drain, result, run, emit))
+    elif inspect.isasyncgen(result):
+        await _drain_async(result, run, emit)
+    else:
+        for value in _returned(result):
+            emit(value)
+            await run.room()
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -125,7 +104,7 @@ def _drain(generator: Generator[object, Any, object], run: Run, emit: Emit) -> N
                 value = next(generator)
             except StopIteration as end:
                 if end.value is not None:
-                    raise ReturnedValue from None
+                    raise CallFailed(Failure(ErrorClass.CONTRACT_BROKEN, _RETURNED)) from None
                 return
             emit(value)
             run.room_in_thread()

@@ -12,7 +12,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from adapters.python.calls import CallFailed, Failure
-from adapters.python.function_call import CallThread, is_async
+from adapters.python.function_call import in_thread, is_async
 from adapters.python.host import host_of
 from adapters.python.process_host import NotRunning
 from adapters.python.reference import FunctionSettings
@@ -127,11 +127,7 @@ class ToolService:
         if is_async(self._function):
             result = call()
         else:
-            thread = CallThread()
-            try:
-                result = await thread.run(call)
-            finally:
-                thread.finish()
+            result = await in_thread(call)
         return await result if inspect.isawaitable(result) else result
 
 

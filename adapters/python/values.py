@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from adapters.python.calls import CallFailed, Failure
 from gateway import agent
 from gateway.a2a import model
 from gateway.a2a.model import Json
@@ -20,11 +21,11 @@ _IDENTIFIER = 256
 
 @contextmanager
 def checked_contract() -> Iterator[None]:
-    """Raises: AdapterError (CONTRACT_BROKEN) for a ValueError in the block."""
+    """Raises: CallFailed (CONTRACT_BROKEN) for a ValueError in the block."""
     try:
         yield
     except ValueError as error:
-        raise port.AdapterError(port.ErrorClass.CONTRACT_BROKEN, str(error)) from error
+        raise CallFailed(Failure(port.ErrorClass.CONTRACT_BROKEN, str(error))) from error
 
 
 class ValueTranslator:
@@ -38,7 +39,7 @@ class ValueTranslator:
         self._direct: tuple[model.Part, ...] | None = None
 
     def events(self, value: object) -> tuple[port.AdapterEvent, ...]:
-        """Raises: AdapterError (CONTRACT_BROKEN) for a value that is not allowed, or not at this place."""
+        """Raises: CallFailed (CONTRACT_BROKEN) for a value that is not allowed, or not at this place."""
         with checked_contract():
             if self._direct is not None:
                 raise ValueError("nothing may follow a DirectMessage")
@@ -53,7 +54,7 @@ class ValueTranslator:
             return self._events(value)
 
     def last(self, ending: agent.TurnEnding | None, state: Json) -> port.CallCompleted | port.DirectReply:
-        """Raises: AdapterError (CONTRACT_BROKEN) when a result is missing."""
+        """Raises: CallFailed (CONTRACT_BROKEN) when a result is missing."""
         with checked_contract():
             unanswered = [call_id for call_id, answered in self._answered.items() if not answered]
             if unanswered:

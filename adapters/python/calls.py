@@ -25,11 +25,13 @@ _HEAVY = 8
 
 class Failure(msgspec.Struct, frozen=True):
     """The reason why a call ended without a result. `kind` is an ErrorClass, or one of `adapters.python.tool`. `detail`
-    is for the operator's log. `pages` are those of a tool that needs a consent."""
+    is for the operator's log. `pages` are those of a tool that needs a consent. `retry_after`: seconds until the process of
+    the function is started again."""
 
     kind: str
     detail: str
     pages: tuple[ConsentPage, ...] = ()
+    retry_after: float | None = None
 
 
 class CallFailed(Exception):

@@ -3,7 +3,8 @@
 A template for adapters: settings, a class with `ownership`, `call` and `aclose`, the factory of the entry point.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import cast
 
@@ -11,9 +12,8 @@ import structlog
 from pydantic import Field
 
 from adapters.python.agent_call import AgentService, encoded
-from adapters.python.calls import CallFailed, Calls
+from adapters.python.calls import CallFailed
 from adapters.python.host import host_of
-from adapters.python.process_host import NotRunning
 from adapters.python.reference import FunctionSettings
 from gateway.foundation.clock import Clock
 from gateway.ports.adapter import AdapterError, AdapterEvent, AdapterFactory, CallStarted, ErrorClass, ServiceRequest
@@ -52,34 +52,35 @@ class PythonFunction:
 
     async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         given = encoded(request)
-        calls = await self._calls()
-        yield CallStarted()
-        with calls.begun(given) as call:
-            try:
-                while await call.more():
-                    for event in call.take():
-                        yield cast("AdapterEvent", event)
-            except CallFailed as error:
-                raise AdapterError(ErrorClass(error.failure.kind), error.failure.detail) from None
-            finally:
-                if not await call.stop(_GRACE):
-                    log.warning("python.abandoned", **self._owner, context=request.context_id, task=request.task_id)
-
-    async def _calls(self) -> Calls:
-        """Raises: AdapterError."""
-        try:
-            return await self._host.calls()
-        except NotRunning as error:
-            # An answer at once where another try would find the same.
-            kind = ErrorClass.BACKEND_FAILED if error.retry_after is None else ErrorClass.UNREACHABLE
-            raise AdapterError(kind, error.detail, retry_after=error.retry_after) from None
+        with _adapter_errors():
+            calls = await self._host.calls()
+            yield CallStarted()
+            with calls.begun(given) as call:
+                try:
+                    while await call.more():
+                        for event in call.take():
+                            yield cast("AdapterEvent", event)
+                finally:
+                    if not await call.stop(_GRACE):
+                        log.warning("python.abandoned", **self._owner, context=request.context_id, task=request.task_id)
 
     async def probe(self) -> ProbeReport:
-        await self._calls()
+        with _adapter_errors():
+            await self._host.calls()
         return ProbeReport(notes=(f"{self._ref} is loaded",))
 
     async def aclose(self) -> None:
         await self._host.aclose()
+
+
+@contextmanager
+def _adapter_errors() -> Iterator[None]:
+    """Raises: AdapterError for a CallFailed in the block."""
+    try:
+        yield
+    except CallFailed as error:
+        failure = error.failure
+        raise AdapterError(ErrorClass(failure.kind), failure.detail, retry_after=failure.retry_after) from None
 
 
 factory = AdapterFactory(

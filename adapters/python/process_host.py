@@ -7,14 +7,14 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 import msgspec
 import structlog
 
 from adapters.python import wire
-from adapters.python.calls import Calls, Failure
+from adapters.python.calls import CallFailed, Calls, Failure
 from adapters.python.loop_thread import Mailbox
 from gateway.a2a.model import Json
 from gateway.foundation.retry import backoff
@@ -23,8 +23,6 @@ from gateway.ports.tools import SourceTool
 
 log = structlog.get_logger("adapters.python.process_host")
 
-_LEVELS = {name.lower(): level for name, level in logging.getLevelNamesMapping().items()}
-
 _GRACE = 3.0
 """Seconds that a process has to end."""
 _SILENCE = 5.0
@@ -32,15 +30,6 @@ _SILENCE = 5.0
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
 _LINE = 8192
-
-
-class NotRunning(Exception):
-    """The process cannot make calls. `retry_after`: seconds until it is started again; None if it cannot be started."""
-
-    def __init__(self, detail: str, retry_after: float | None = None) -> None:
-        super().__init__(detail)
-        self.detail = detail
-        self.retry_after = retry_after
 
 
 class ProcessHost:
@@ -54,13 +43,13 @@ class ProcessHost:
         self._not_before = 0.0
 
     async def calls(self) -> Calls:
-        """Raises: NotRunning."""
+        """Raises: CallFailed: UNREACHABLE while the process is not started again, or else BACKEND_FAILED."""
         process = self._latest()
         await asyncio.shield(process.ready)
         return process.calls
 
     async def tool(self) -> SourceTool | None:
-        """The description of a function that is a tool. Raises: NotRunning."""
+        """The description of a function that is a tool. Raises: as `calls`."""
         return await asyncio.shield(self._latest().ready)
 
     def _latest(self) -> "_Process":
@@ -70,9 +59,8 @@ class ProcessHost:
                 self._note_death(process)
                 wait = self._not_before - asyncio.get_running_loop().time()
                 if wait > 0:
-                    raise NotRunning(
-                        f"{process.reason or 'its process has ended'}; it is started again in {wait:.1f} s", wait
-                    )
+                    detail = f"{process.reason or 'its process has ended'}; it is started again in {wait:.1f} s"
+                    raise CallFailed(Failure(ErrorClass.UNREACHABLE, detail, retry_after=wait))
             process = self._process = _Process(self._owner, self._begin)
         return process
 
@@ -104,6 +92,7 @@ class _Process:
         self._begin = begin
         self._loop = loop
         self._in, self._out = wire.Lines(self._received, self._closed), wire.LineWriter()
+        self._printed = wire.Lines(self._print, lambda: None, longest=_LINE)
         self._mailbox = Mailbox[bytes](loop.call_soon, self._out.send)
         self._disconnected = asyncio.Event()
         self._closing = False
@@ -138,7 +127,7 @@ class _Process:
         try:
             await self._loop.connect_write_pipe(lambda: self._out, os.fdopen(to_process, "wb", buffering=0))
             await self._loop.connect_read_pipe(lambda: self._in, os.fdopen(from_process, "rb", buffering=0))
-            await self._loop.connect_read_pipe(lambda: _Output(self._print), os.fdopen(printed, "rb", buffering=0))
+            await self._loop.connect_read_pipe(lambda: self._printed, os.fdopen(printed, "rb", buffering=0))
             self._mailbox.post(wire.encode(self._begin))
             return await asyncio.create_subprocess_exec(
                 # Without `-P`, files of the working directory would hide modules of the gateway.
@@ -184,16 +173,13 @@ class _Process:
             case wire.Refused(detail=detail):
                 self.reason = detail
 
-    def _print(self, line: str) -> None:
-        log.info("python.output", **self._owner, line=line)
+    def _print(self, line: bytes) -> None:
+        log.info("python.output", **self._owner, line=line.decode(errors="replace"))
 
     def _log(self, fields: dict[str, Json]) -> None:
         event, level = fields.pop("event", ""), fields.pop("level", "info")
-        log.log(
-            {"debug": 10, "warning": 30, "error": 40, "critical": 50}.get(str(level), 20),
-            event,
-            **{**fields, **self._owner},
-        )
+        number = logging.getLevelNamesMapping().get(str(level).upper(), logging.INFO)
+        log.log(number, event, **{**fields, **self._owner})
 
     # --- its end
 
@@ -222,10 +208,11 @@ class _Process:
         self._believe()
         self.over, self.reason, self.ended_at = True, reason, self._loop.time()
         self._out.close()
+        failure = Failure(ErrorClass.BACKEND_FAILED, reason)
         if not self.ready.done():
-            self.ready.set_exception(NotRunning(reason))
+            self.ready.set_exception(CallFailed(failure))
             self.ready.exception()  # asyncio logs an exception that is never retrieved
-        self.calls.fail_all(Failure(ErrorClass.BACKEND_FAILED, reason))
+        self.calls.fail_all(failure)
 
     async def aclose(self) -> None:
         self._closing = True
@@ -233,26 +220,3 @@ class _Process:
         await asyncio.wait({self._life}, timeout=_GRACE)
         self._kill()
         await asyncio.wait({self._life})
-
-
-class _Output(asyncio.Protocol):
-    """Lines of text. A line without an end is told in pieces of 8 KiB and more."""
-
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
-        self._rest = b""
-
-    def data_received(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._tell_line(line)
-        if len(self._rest) > _LINE:
-            line, self._rest = self._rest, b""
-            self._tell_line(line)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if self._rest:
-            self._tell_line(self._rest)
-
-    def _tell_line(self, line: bytes) -> None:
-        self._tell(line.decode(errors="replace"))

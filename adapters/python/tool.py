@@ -1,7 +1,8 @@
 """A source of tools of `type: python`: one function. Law: its signature is the schema, its docstring the description."""
 
 import inspect
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, get_type_hints
 
@@ -14,7 +15,6 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from adapters.python.calls import CallFailed, Failure
 from adapters.python.function_call import in_thread, is_async
 from adapters.python.host import host_of
-from adapters.python.process_host import NotRunning
 from adapters.python.reference import FunctionSettings
 from adapters.python.worker import Run
 from gateway.a2a.model import Json
@@ -49,34 +49,36 @@ class PythonTool:
 
     async def tools(self) -> tuple[SourceTool, ...]:
         if not self._tools:
-            try:
+            with _tool_errors():
                 tool = await self._host.tool()
-            except NotRunning as error:
-                raise ToolError(error.detail) from None
             self._tools = () if tool is None else (tool,)
         return self._tools
 
     async def run(self, run: ToolRun) -> ToolOutput:
-        try:
-            with (await self._host.calls()).begun(msgspec.json.encode(run.arguments)) as call:
-                try:
-                    while await call.more():
-                        for output in call.take():
-                            if isinstance(output, ToolOutput):
-                                return output
-                finally:
-                    await call.stop()
-        except NotRunning as error:
-            raise ToolError(error.detail) from None
-        except CallFailed as error:
-            failure = error.failure
-            if failure.kind == _CONSENT:
-                raise ConsentNeeded(failure.detail, failure.pages) from None
-            raise ToolError(failure.detail) from None
+        with _tool_errors(), (await self._host.calls()).begun(msgspec.json.encode(run.arguments)) as call:
+            try:
+                while await call.more():
+                    for output in call.take():
+                        if isinstance(output, ToolOutput):
+                            return output
+            finally:
+                await call.stop()
         raise ToolError(f"{run.name} was ended before it returned")
 
     async def aclose(self) -> None:
         await self._host.aclose()
+
+
+@contextmanager
+def _tool_errors() -> Iterator[None]:
+    """Raises: ConsentNeeded, ToolError for a CallFailed in the block."""
+    try:
+        yield
+    except CallFailed as error:
+        failure = error.failure
+        if failure.kind == _CONSENT:
+            raise ConsentNeeded(failure.detail, failure.pages) from None
+        raise ToolError(failure.detail) from None
 
 
 class ToolService:

@@ -1,11 +1,16 @@
-"""The threads of `asyncio.to_thread` on a loop of functions. Law: the end of the process waits for none of them.
+"""The threads of functions that block, and of `asyncio.to_thread` on a loop of functions. Law: the end of the process waits for
+none of them.
 
 The interpreter waits at its end for the threads of a ThreadPoolExecutor, for as long as their jobs take.
 """
 
+import asyncio
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
@@ -58,3 +63,18 @@ def _do(future: Future[Any], function: Callable[[], Any]) -> None:
         future.set_exception(error)
         # This frame is behind those in the traceback of the error, and must not lead back to the error.
         del future, error
+    with suppress(Exception):
+        # What the function has printed without an end of a line.
+        sys.stdout.flush()
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """Runs it in a thread of its own, with the context variables of the caller. Raises: the exception of the function."""
+    future: Future[T] = Future()
+    target, given = copy_context().run, (_do, future, function)
+    threading.Thread(target=target, args=given, name="python-agent", daemon=True).start()
+    try:
+        return await asyncio.wrap_future(future)
+    finally:
+        # This frame is in the traceback of the error, which must not lead back to the error.
+        del future, given

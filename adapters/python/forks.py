@@ -54,13 +54,17 @@ def end_copy(error: BaseException | None = None) -> None:
 
 
 def outcome(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """What the code of a function returns in this thread, or what it raises."""
+    """What the code of a function returns in this thread, or what it raises. A future cannot carry a StopIteration."""
     runs_functions()
     try:
         result = function()
     except BaseException as error:  # noqa: BLE001  # for the task that waits for it
         end_copy(error)
-        return None, error
+        if not isinstance(error, StopIteration):
+            return None, error
+        told = RuntimeError(f"it raised {error!r}")
+        told.__cause__ = error
+        return None, told
     end_copy()
     return result, None
 

@@ -3,61 +3,23 @@ up only its own call."""
 
 import asyncio
 import inspect
-import sys
-import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable
-from concurrent.futures import Future
-from contextlib import suppress
-from contextvars import copy_context
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 
 from adapters.python.calls import CallFailed, Failure
-from adapters.python.forks import outcome
+from adapters.python.daemon_threads import in_thread
 from adapters.python.worker import Run, summary
 from gateway.ports.adapter import ErrorClass
 
 log = structlog.get_logger("adapters.python.function_call")
 
-T = TypeVar("T")
-
 Emit = Callable[[object], None]
 """Takes a value of the function."""
 
 _RETURNED = "a generator function returned a value; there an answer is yielded"
-
-
-async def in_thread(function: Callable[[], T]) -> T:
-    """Runs it in a thread of its own, with the context variables of the caller. A daemon thread, so that the process can end
-    before the function does.
-
-    Raises: the exception of the function.
-    """
-    future: Future[tuple[Any, BaseException | None]] = Future()
-    run = copy_context().run
-    threading.Thread(target=run, args=(_do, future, function), name="python-agent", daemon=True).start()
-    value, error = await asyncio.wrap_future(future)
-    try:
-        if error is not None:
-            raise error
-        result: T = value
-        return result
-    finally:
-        # This frame is in the traceback of the error, which must not lead back to the error.
-        del future, error
-
-
-def _do(future: Future[tuple[Any, BaseException | None]], function: Callable[[], Any]) -> None:
-    if future.set_running_or_notify_cancel():
-        # As a result: a future cannot carry every exception (StopIteration).
-        future.set_result(outcome(function))
-        # This frame is behind those in the traceback of an error, and must not lead back to the error.
-        del future
-    with suppress(Exception):
-        # What the function has printed without an end of a line.
-        sys.stdout.flush()
 
 
 async def answer(function: Callable[[Any], Any], argument: object, run: Run, emit: Emit) -> None:

@@ -46,9 +46,9 @@ class FunctionSettings(Settings):
     _name: str | None = PrivateAttr(default=None)
 
     def model_post_init(self, context: Any) -> None:
-        if isinstance(context, dict):
-            self._base_dir = Path(context.get("base_dir", self._base_dir))
-            self._name = context.get("name") or None
+        given = context if isinstance(context, dict) else {}
+        self._base_dir = Path(given.get("base_dir", "")).resolve()
+        self._name = given.get("name") or None
 
     @field_validator("ref")
     @classmethod
@@ -60,14 +60,10 @@ class FunctionSettings(Settings):
 
     def load(self) -> Callable[..., Any]:
         """Raises: ValueError when there is no such function."""
-        ref, folder = self.ref, self._folder
+        ref, file, folder = self.ref, self._file, self._folder
         source, _, name = ref.rpartition(":")
-        load = (
-            partial(_load_file, folder / Path(source).name)
-            if source.endswith(".py")
-            else partial(_import, source, folder)
-        )
-        module = _without_loop(partial(load, ref), self.owner)
+        load = partial(_import, ref, source, folder) if file is None else partial(_load_file, ref, file)
+        module = _without_loop(load, self.owner)
         _check_imports(ref, module, folder)
         try:
             function = attrgetter(name)(module)
@@ -87,8 +83,12 @@ class FunctionSettings(Settings):
     @property
     def _folder(self) -> Path:
         """Where the function finds its modules: the folder of its file, or else that of the configuration."""
+        return self._base_dir if self._file is None else self._file.parent
+
+    @property
+    def _file(self) -> Path | None:
         source = self.ref.rpartition(":")[0]
-        return (self._base_dir / source).resolve().parent if source.endswith(".py") else self._base_dir.resolve()
+        return (self._base_dir / source).resolve() if source.endswith(".py") else None
 
     @property
     def name(self) -> str:
@@ -103,32 +103,29 @@ class FunctionSettings(Settings):
     def loop(self) -> tuple[Hashable, dict[str, str]]:
         """The event loop on which it runs in a thread: a key, and its owner in the log. The key is the same one for the same
         entry of the same configuration; an entry without a configuration has one of its own."""
-        key = (self.kind, self._base_dir.resolve(), self._name, self.ref) if self._name is not None else object()
+        key = (self.kind, self._base_dir, self._name, self.ref) if self._name is not None else object()
         return key, self.owner
 
     @property
     def module(self) -> str:
         """The file, or the name, of the function's module."""
-        source = self.ref.rpartition(":")[0]
-        return str((self._base_dir / source).resolve()) if source.endswith(".py") else source
+        return str(self._file or self.ref.rpartition(":")[0])
 
     def begin(self) -> wire.Begin:
         """The function, as its process is told."""
         settings = msgspec.Raw(self.model_dump_json().encode())
-        return wire.Begin(self.kind, self.name, str(self._base_dir.resolve()), settings)
+        return wire.Begin(self.kind, self.name, str(self._base_dir), settings)
 
     def check_place(self) -> None:
         """Without running the module. Raises: ValueError when there is no such file or module."""
-        source = self.ref.rpartition(":")[0]
-        path = self._base_dir / source
-        if source.endswith(".py"):
-            if not path.is_file():
-                raise _no_file(self.ref, path.resolve())
+        if self._file is not None:
+            if not self._file.is_file():
+                raise _no_file(self.ref, self._file)
             return
-        top, folder = source.partition(".")[0], self._base_dir.resolve()
-        _add_to_path(folder)
+        _add_to_path(self._folder)
+        top = self.module.partition(".")[0]
         if importlib.util.find_spec(top) is None:
-            raise _no_module(self.ref, top, folder)
+            raise _no_module(self.ref, top, self._folder)
 
 
 def _without_loop(load: Callable[[], ModuleType], owner: dict[str, str]) -> ModuleType:
@@ -165,7 +162,7 @@ def takes_text(function: AgentFunction) -> bool:
     return parameter.annotation in (str, "str") or parameter.name == "text"
 
 
-def _import(name: str, base_dir: Path, ref: str) -> ModuleType:
+def _import(ref: str, name: str, base_dir: Path) -> ModuleType:
     _add_to_path(base_dir)
     try:
         return importlib.import_module(name)
@@ -177,9 +174,8 @@ def _import(name: str, base_dir: Path, ref: str) -> ModuleType:
         raise _import_error(ref, error, base_dir) from error
 
 
-def _load_file(path: Path, ref: str) -> ModuleType:
+def _load_file(ref: str, path: Path) -> ModuleType:
     """The module in this file; the same module for every agent that names the file."""
-    path = path.resolve()
     name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     if name in sys.modules:
         return sys.modules[name]

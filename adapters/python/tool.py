@@ -13,7 +13,8 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from adapters.python.calls import CallFailed, Failure
-from adapters.python.function_call import in_thread, is_async
+from adapters.python.daemon_threads import in_thread
+from adapters.python.function_call import is_async
 from adapters.python.host import host_of
 from adapters.python.reference import FunctionSettings
 from adapters.python.worker import Run

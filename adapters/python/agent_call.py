@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+from pydantic import Field
 
 from adapters.python.calls import Failure
 from adapters.python.function_call import answer
@@ -32,23 +33,29 @@ def encoded(request: ServiceRequest) -> bytes:
     return msgspec.json.encode({name: getattr(request, name) for name in names} | {"history": history})
 
 
+class PythonSettings(FunctionSettings):
+    """An agent of type `python`."""
+
+    kind = "agent"
+    direct_replies: bool = Field(False, description="Let it answer with a bare message instead of a task.")
+
+
 class AgentService:
     """Emits the events of a call, CallCompleted or DirectReply the last of them."""
 
     tool = None
 
-    def __init__(self, settings: FunctionSettings, clock: Clock, *, direct_replies: bool) -> None:
+    def __init__(self, settings: PythonSettings, clock: Clock | None = None) -> None:
         """Raises: ValueError when there is no such function."""
         self._settings = settings
         self._function = load_agent(settings)
         self._takes_text = takes_text(self._function)
-        self._direct_replies = direct_replies
-        self._clock = clock
+        self._new_id = (clock or Clock()).new_id
 
     async def run(self, given: bytes, run: Run) -> None:
         turn = agent.Turn(**msgspec.json.decode(given), asked_to_stop=run.asked_to_stop)
         had_state, turn.state = turn.state is not None, turn.state or {}
-        translator = ValueTranslator(self._clock.new_id, self._direct_replies)
+        translator = ValueTranslator(self._new_id, self._settings.direct_replies)
 
         def emit(value: object) -> None:
             for event in translator.events(value):

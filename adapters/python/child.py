@@ -16,25 +16,29 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
 
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
 from adapters.python import wire
+from adapters.python.agent_call import AgentService, PythonSettings
 from adapters.python.block_watch import watch
 from adapters.python.calls import Failure
-from adapters.python.function import PythonSettings, agent_service
 from adapters.python.loop_thread import LoopThread
-from adapters.python.reference import FunctionSettings
 from adapters.python.tool import PythonToolSettings, ToolService
-from adapters.python.worker import Run, Service, Worker, escaped
-from gateway.foundation.clock import Clock
+from adapters.python.worker import Run, Worker, escaped
 from gateway.foundation.forks import keep_from_copies
+from gateway.foundation.lines import Lines
 from gateway.foundation.logs import take_over_logging
 
 _PR_SET_PDEATHSIG = 1
 """Source: Linux, prctl(2)."""
 _GRACE = 1.0
+_KINDS: dict[str, tuple[Any, Any]] = {
+    PythonSettings.kind: (PythonSettings, AgentService),
+    PythonToolSettings.kind: (PythonToolSettings, ToolService),
+}
 
 
 class Outbox:
@@ -93,7 +97,7 @@ class Function:
         return self._incoming, self._outbox.fd
 
     async def listen(self) -> None:
-        lines, pipe = wire.Lines(self._received, self._closed), os.fdopen(self._incoming, "rb", buffering=0)
+        lines, pipe = Lines(self._received, self._closed), os.fdopen(self._incoming, "rb", buffering=0)
         await asyncio.get_running_loop().connect_read_pipe(lambda: lines, pipe)
 
     def value(self, number: int, value: object) -> None:
@@ -125,9 +129,11 @@ class Function:
                     self._worker.stop(number)
 
     def _begin(self, message: wire.Begin) -> None:
+        settings_of, service_of = _KINDS[message.kind]
         context = {"base_dir": Path(message.base_dir), "name": message.name}
         try:
-            settings, service = _load(message, context)
+            settings = settings_of.model_validate_json(bytes(message.settings), context=context)
+            service = service_of(settings)
         except ValueError as error:
             self._outbox.post(wire.encode(wire.Refused(str(error))))
             self._thread.close()
@@ -135,15 +141,6 @@ class Function:
         watch.add(self._thread, self._under_way, settings.blocked_after)
         self._worker = Worker(service, self, self._under_way, {})
         self._outbox.post(wire.encode(wire.Ready(service.tool)))
-
-
-def _load(message: wire.Begin, context: dict[str, object]) -> tuple[FunctionSettings, Service]:
-    """Raises: ValueError when there is no such function."""
-    if message.kind == PythonSettings.kind:
-        agent = PythonSettings.model_validate_json(bytes(message.settings), context=context)
-        return agent, agent_service(agent, Clock())
-    settings = PythonToolSettings.model_validate_json(bytes(message.settings), context=context)
-    return settings, ToolService(settings)
 
 
 class _Records(logging.Handler):

@@ -9,34 +9,21 @@ from functools import partial
 from typing import cast
 
 import structlog
-from pydantic import Field
 
-from adapters.python.agent_call import AgentService, encoded
+from adapters.python.agent_call import AgentService, PythonSettings, encoded
 from adapters.python.calls import CallFailed
 from adapters.python.host import host_of
-from adapters.python.reference import FunctionSettings
 from gateway.foundation.clock import Clock
 from gateway.ports.adapter import AdapterError, AdapterEvent, AdapterFactory, CallStarted, ErrorClass, ServiceRequest
 from gateway.ports.capabilities import ProbeReport
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
+__all__ = ["PythonFunction", "PythonSettings", "factory"]
+
 log = structlog.get_logger("adapters.python.function")
 
 _GRACE = 1.0
 """Seconds that a cancelled call has to come to its end."""
-
-
-class PythonSettings(FunctionSettings):
-    """An agent of type `python`."""
-
-    kind = "agent"
-
-    direct_replies: bool = Field(False, description="Let it answer with a bare message instead of a task.")
-
-
-def agent_service(settings: PythonSettings, clock: Clock) -> AgentService:
-    """Raises: ValueError when there is no such function."""
-    return AgentService(settings, clock, direct_replies=settings.direct_replies)
 
 
 class PythonFunction:
@@ -48,7 +35,7 @@ class PythonFunction:
         """Raises: ValueError when there is no such function. One that runs in a process is looked for there."""
         self._ref = settings.ref
         self._owner = settings.owner
-        self._host = host_of(settings, partial(agent_service, settings, clock or Clock()))
+        self._host = host_of(settings, partial(AgentService, settings, clock))
 
     async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         given = encoded(request)

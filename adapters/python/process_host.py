@@ -17,6 +17,7 @@ from adapters.python import wire
 from adapters.python.calls import CallFailed, Calls, Failure
 from adapters.python.loop_thread import Mailbox
 from gateway.a2a.model import Json
+from gateway.foundation.lines import Lines
 from gateway.foundation.retry import backoff
 from gateway.ports.adapter import ErrorClass
 from gateway.ports.tools import SourceTool
@@ -91,8 +92,8 @@ class _Process:
         self._owner = owner
         self._begin = begin
         self._loop = loop
-        self._in, self._out = wire.Lines(self._received, self._closed), wire.LineWriter()
-        self._printed = wire.Lines(self._print, lambda: None, longest=_LINE)
+        self._in, self._out = Lines(self._received, self._closed), wire.LineWriter()
+        self._printed = Lines(self._print, lambda: None, longest=_LINE)
         self._mailbox = Mailbox[bytes](loop.call_soon, self._out.send)
         self._disconnected = asyncio.Event()
         self._closing = False

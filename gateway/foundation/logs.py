@@ -120,21 +120,22 @@ def _local_time(milliseconds: int) -> str:
 
 
 class _Printed:
-    """Standard output of a process that runs code of the operator. What this code prints, which is all that threads other than
-    the one of `configure_logging` print, is lines of the log; a line without an end comes when it is flushed, or in pieces."""
+    """Standard output of a process that runs code of the operator. `owner` is the thread of the gateway. What other threads
+    print, which is code of the operator, are lines of the log; a line without an end is told when it is flushed, or in
+    pieces."""
 
     def __init__(self, stdout: TextIO) -> None:
+        self.owner = threading.current_thread()
         self._stdout = stdout
-        self._owner = threading.get_ident()
         self._begun: dict[int, str] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stdout, name)
 
     def write(self, text: str) -> int:
-        thread = threading.get_ident()
-        if thread == self._owner:
+        if self._is_owner():
             return self._stdout.write(text)
+        thread = threading.get_ident()
         *lines, rest = (self._begun.pop(thread, "") + text).split("\n")
         for line in lines:
             _tell_printed(line)
@@ -149,8 +150,8 @@ class _Printed:
             self.write(line)
 
     def flush(self) -> None:
-        """In the thread of `configure_logging`, which flushes at the end of the process, all that is begun."""
-        if threading.get_ident() == self._owner:
+        """In the gateway's thread, which flushes at the end of the process, all that is begun."""
+        if self._is_owner():
             self._stdout.flush()
             begun = list(self._begun)
         else:
@@ -160,13 +161,19 @@ class _Printed:
             if text:
                 _tell_printed(text)
 
+    def _is_owner(self) -> bool:
+        # In a copy of the process that another thread has forked, that one is the main thread.
+        return threading.current_thread() in (self.owner, threading.main_thread())
+
 
 def _tell_printed(line: str) -> None:
     structlog.get_logger("gateway.foundation.logs").info("python.output", line=line)
 
 
 def _take_over_stdout() -> None:
-    if not isinstance(sys.stdout, _Printed):
+    if isinstance(sys.stdout, _Printed):
+        sys.stdout.owner = threading.current_thread()
+    else:
         sys.stdout = cast("TextIO", _Printed(sys.stdout))
 
 

@@ -19,6 +19,7 @@ from adapters.python.loop_thread import LoopThread, Mailbox, do_all
 from adapters.python.tool import PythonTool, PythonToolSettings
 from gateway.a2a.model import Artifact, Part
 from gateway.agent import Turn
+from gateway.foundation.lines import Lines
 from gateway.ports import adapter as port
 from gateway.ports.adapter import CallStarted, TextDelta
 from gateway.ports.tools import ToolOutput, ToolRun
@@ -293,7 +294,7 @@ def test_lines_are_put_together_from_pieces_of_any_size() -> None:
     whole = b"one\n\ntwo\nthree\n"
     for size in range(1, len(whole) + 1):
         got: list[bytes] = []
-        lines = wire.Lines(got.append, lambda: None)
+        lines = Lines(got.append, lambda: None)
         for at in range(0, len(whole), size):
             lines.data_received(whole[at : at + size])
         assert got == [b"one", b"", b"two", b"three"]

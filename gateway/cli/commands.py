@@ -14,7 +14,6 @@ from typing import Annotated, Literal, cast
 import typer
 
 from gateway.cli.console import parameters
-from gateway.cli.console.address import DEFAULT_URL, read_address
 from gateway.cli.console.groups import CommandGroup, examples
 from gateway.cli.console.output import PROGRAM, Output
 from gateway.cli.group_commands import GROUPS
@@ -206,14 +205,11 @@ def stream(options: parameters.SendOptions, approve: parameters.Approval = None,
     "a2a-gateway chat support --context ID",
 )
 def chat(
+    *,
     agent: parameters.AgentOrUrl = None,
-    url: parameters.Url = DEFAULT_URL,
+    where: parameters.GatewayOptions,
     binding: parameters.Binding = None,
     context: parameters.Context = None,
-    headers: parameters.Headers = None,
-    key: parameters.ApiKey = None,
-    ca: parameters.Authorities = None,
-    proxy: parameters.Proxy = None,
     output: parameters.Format = Output.text,
     tools: parameters.Tools = None,
 ) -> int:
@@ -237,7 +233,7 @@ def chat(
     """
     from gateway.cli.talk.chat import run_chat
 
-    return run_chat(read_address(agent, url, binding, headers, key, ca, proxy), context, output, tools)
+    return run_chat(where.address(agent, binding), context, output, tools)
 
 
 @commands.command(

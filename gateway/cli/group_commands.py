@@ -6,7 +6,6 @@ from typing import Annotated, get_args
 import typer
 
 from gateway.cli.console import parameters
-from gateway.cli.console.address import DEFAULT_URL, read_address
 from gateway.cli.console.groups import CommandGroup
 from gateway.cli.console.output import Output
 
@@ -200,15 +199,7 @@ def adopt_handle(
 
 
 @contexts.command("delete", "a2a-gateway contexts delete ID")
-def delete_context(
-    context: ContextId,
-    url: parameters.Url = DEFAULT_URL,
-    agent: parameters.Agent = None,
-    headers: parameters.Headers = None,
-    key: parameters.ApiKey = None,
-    ca: parameters.Authorities = None,
-    proxy: parameters.Proxy = None,
-) -> None:
+def delete_context(*, context: ContextId, agent: parameters.Agent = None, where: parameters.GatewayOptions) -> None:
     """Delete a conversation and all that was said in it.
 
     What runs there is canceled first, and nothing comes back. It needs this gateway: there is no such operation in A2A.
@@ -216,7 +207,7 @@ def delete_context(
     """
     from gateway.cli.manage.contexts import delete
 
-    delete(read_address(agent, url, None, headers, key, ca, proxy), context)
+    delete(where.address(agent), context)
 
 
 @push.command("list", "a2a-gateway push list", "a2a-gateway push list --stopped -o jsonl")

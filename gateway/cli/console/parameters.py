@@ -145,9 +145,9 @@ class GatewayOptions:
     ca: Authorities = None
     proxy: Proxy = None
 
-    def address(self, agent: str | None = None) -> AgentAddress:
+    def address(self, agent: str | None = None, binding: BindingName | None = None) -> AgentAddress:
         """Raises: Stop (2)."""
-        return read_address(agent, self.url, None, self.headers, self.key, self.ca, self.proxy)
+        return read_address(agent, self.url, binding, self.headers, self.key, self.ca, self.proxy)
 
 
 @dataclass(frozen=True, slots=True)

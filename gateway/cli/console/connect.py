@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 import httpx2
@@ -14,6 +15,7 @@ from gateway.client.admin import NoAdminApi
 from gateway.client.client import Client, Retry
 from gateway.client.discovery import Binding, Endpoint, discover
 from gateway.client.transport import ClientError, NotA2A, Refused, StreamLost, TlsFailed, Unreachable, open_http
+from gateway.config.problems import without_credentials
 
 _TASK_NOT_FOUND = -32001
 
@@ -42,7 +44,22 @@ def call_admin(
     """Does what `call` does, with the administration API. `group` is the group of commands one of which lists the
     objects that exist."""
     guard = _must_exist(address, group, lambda error: f"{address.url}: {error}" if error.status == 404 else None)
-    return call(open_http(address.url, address.request_headers, address.ca, address.proxy), operation, guard)
+    return call(open_address(address), operation, guard)
+
+
+@contextlib.asynccontextmanager
+async def open_address(
+    address: AgentAddress, extensions: Mapping[str, str] = MappingProxyType({})
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """Connections to this address. `extensions` are headers that those of the user override. Raises: ClientError."""
+    headers = {**extensions, **address.request_headers}
+    async with open_http(address.url, headers, address.ca, address.proxy) as http:
+        try:
+            yield http
+        except Unreachable as error:
+            if address.proxy is None:
+                raise
+            raise Unreachable(f"{error} (through the proxy {without_credentials(address.proxy)})") from error
 
 
 @contextlib.asynccontextmanager
@@ -52,7 +69,7 @@ async def open_client(
     """A client of that agent, which is asked for tool calls unless the user named other extensions. Raises: ClientError."""
     named = any(name.lower() == "a2a-extensions" for name in address.headers)
     extensions = {} if named else {"A2A-Extensions": TOOL_CALLS}
-    async with open_http(address.url, extensions | address.request_headers, address.ca, address.proxy) as http:
+    async with open_address(address, extensions) as http:
         binding = None if address.binding is None else Binding[address.binding.upper()]
         endpoint = await discover(http, address.url, address.agent, binding)
         try:

@@ -1,10 +1,10 @@
 """`agents`: the agents of a gateway."""
 
 from gateway.cli.console.address import AgentAddress
-from gateway.cli.console.connect import call
+from gateway.cli.console.connect import call, open_address
 from gateway.cli.console.output import Columns, Output, print_listing
 from gateway.client.discovery import list_agents
-from gateway.client.transport import open_http, text_at
+from gateway.client.transport import text_at
 
 _COLUMNS: Columns = {
     "AGENT": lambda agent: text_at(agent, "agent") or "",
@@ -15,6 +15,5 @@ _COLUMNS: Columns = {
 
 def print_agents(address: AgentAddress, output: Output) -> None:
     """Raises: Stop."""
-    connection = open_http(address.url, address.request_headers, address.ca, address.proxy)
-    agents = call(connection, lambda http: list_agents(http, address.url))
+    agents = call(open_address(address), lambda http: list_agents(http, address.url))
     print_listing(output, "agents", agents, _COLUMNS, "there are no agents")

@@ -4,16 +4,15 @@ import sys
 from collections.abc import Iterator
 
 from gateway.cli.console.address import AgentAddress
-from gateway.cli.console.connect import call
+from gateway.cli.console.connect import call, open_address
 from gateway.cli.console.output import json_text, visible
 from gateway.client.discovery import fetch_card
-from gateway.client.transport import Json, json_at, objects, open_http
+from gateway.client.transport import Json, json_at, objects
 
 
 def print_card(address: AgentAddress, *, as_json: bool) -> None:
     """Raises: Stop."""
-    connection = open_http(address.url, address.request_headers, address.ca, address.proxy)
-    url, card = call(connection, lambda http: fetch_card(http, address.url, address.agent))
+    url, card = call(open_address(address), lambda http: fetch_card(http, address.url, address.agent))
     text = json_text(card, indent=2) if as_json else visible("\n".join(_lines(url, card)))
     sys.stdout.write(f"{text}\n")
 

@@ -146,6 +146,21 @@ NEW_COMMANDS: list[tuple[list[str], int, str]] = [
         69,
         f"{NOWHERE}/a2a/notes/.well-known/agent-card.json cannot be reached: connection refused\n{UNREACHABLE}",
     ),
+    *(
+        (
+            [*words, "-u", "http://127.0.0.1:8080", "--proxy", "http://me:pw@127.0.0.1:1"],
+            69,
+            (
+                f"http://127.0.0.1:8080/{path} cannot be reached: connection refused "
+                f"(through the proxy http://***@127.0.0.1:1)\n{UNREACHABLE}"
+            ),
+        )
+        for words, path in (
+            (["agents", "list"], "a2a"),
+            (["send", "hi"], ".well-known/agent-card.json"),
+            (["push", "list"], "admin/api/v1/push"),
+        )
+    ),
     (
         ["contexts", "delete", "c-1", "-u", NOWHERE],
         69,

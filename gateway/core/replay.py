@@ -193,6 +193,24 @@ def _requested(messages: Iterable[Message]) -> tuple[str, ...]:
     return tuple(str(fact["callId"]) for fact in facts if isinstance(fact, dict) and fact.get("phase") == "requested")
 
 
+def calls_without_end(output: TurnOutput) -> tuple[tool_calls.CallFacts, ...]:
+    """The tool calls that the output of a turn shows to begin and not to end."""
+    shown: dict[str, tool_calls.CallFacts] = {}
+    messages = [part for message in output.messages for part in message.parts]
+    artifacts = [part for builder in output.artifacts.values() for part in builder.whole().parts]
+    for part in (*messages, *artifacts):
+        match (part.metadata or {}).get(tool_calls.URI):
+            case {"phase": "requested", "callId": str(call), "name": str(name), "round": int(number), **facts}:
+                index, origin, server = facts.get("index"), facts.get("origin"), facts.get("server")
+                began = str(facts.get("startedAt", ""))
+                at = index if isinstance(index, int) else 0
+                where = server if isinstance(server, str) else None
+                shown[call] = tool_calls.CallFacts(call, name, number, at, str(origin), where, began)
+            case {"phase": str(phase), "callId": str(call)} if phase in tool_calls.ENDS:
+                shown.pop(call, None)
+    return tuple(shown.values())
+
+
 # --- after a process died ---------------------------------------------------------------------------------------------
 
 RESTARTS = 2

@@ -15,6 +15,7 @@ from gateway.a2a.tool_calls import HIDDEN, Place, Update, rendering
 from gateway.core import commit_points, ownership
 from gateway.core.agents import AgentPolicies
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN, safe_text
+from gateway.core.replay import calls_without_end
 from gateway.core.task_record import TurnOutput, replay_events, usage_metadata
 from gateway.core.tools import tool_call
 from gateway.core.turn.commands import EndTool, EndTurn
@@ -154,7 +155,7 @@ class _Settlement:
         thread = await self._thread()
         before: tuple[CommitPoint, ...] = (*self.fence, *self._tool_ends(thread), *await self._rewinds(thread, now))
         events: list[bytes] = []
-        for update in self._call_updates():
+        for update in self._call_updates(output):
             output.apply(update)
             events.append(entry(update))
 
@@ -215,16 +216,18 @@ class _Settlement:
 
     # --- the open tool calls
 
-    def _call_updates(self) -> Iterator[Update]:
-        """The ends of the calls, for callers: every call that was shown to begin has an end. Calls of an agent that is gone
-        are not shown."""
+    def _call_updates(self, output: TurnOutput) -> Iterator[Update]:
+        """The ends of the calls, for callers: every call that the `output` shows to begin has an end, also a call of an answer
+        that broke off with the process and is not in the ledger. Calls of an agent that is gone are not shown."""
         task, principal, policies = self.unfinished.task, self.unfinished.caller.principal, self.policies
         shown = HIDDEN if policies is None else rendering(policies.tool_calls, principal, frozenset())
         place = Place(task.id, task.context_id, timestamp(self.clock.now()), self.clock.new_id)
-        for call in self.calls:
-            settled = tool_call.outcome_at_end(call.status)
-            facts, phase = paused_turn.call_facts(call), tool_call.PHASES[settled.status]
-            update = tool_calls.update(facts, phase, settled.output, shown, place)
+        ends = [(paused_turn.call_facts(call), tool_call.outcome_at_end(call.status)) for call in self.calls]
+        known = {facts.id for facts, _ in ends}
+        broken_off = [facts for facts in calls_without_end(output) if facts.id not in known]
+        ends += [(facts, tool_call.outcome_when_cut(facts)) for facts in broken_off]
+        for facts, settled in ends:
+            update = tool_calls.update(facts, tool_call.PHASES[settled.status], settled.output, shown, place)
             if update is not None:
                 yield update
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.a2a.model import Artifact, Part, SendMessageConfiguration, SendMessageRequest, TaskState
+from gateway.a2a.tool_calls import URI
 from gateway.core.failures import OWNER_CONFLICT
 from gateway.ledger.calls import RESTARTED, Prepare
 from gateway.ledger.leases import Claim, Heartbeat, RequestCancel, TakeOver
@@ -368,6 +369,21 @@ async def test_109d_a_call_of_which_something_was_shown_is_not_made_again(tmp_pa
     async with survivor(path, adapter) as core:
         assert error_class(await core.get(task)) == RESTARTED
     assert adapter.requests == []
+    assert violations(path) == []
+
+
+@pytest.mark.parametrize(("name", "handled", "end"), [("one", None, "cancelled"), ("its_own", True, "interrupted")])
+async def test_48_a_call_that_its_process_had_shown_before_it_died_gets_its_end(
+    tmp_path: Path, name: str, handled: bool | None, end: str
+) -> None:
+    path = tmp_path / "ledger.db"
+    script: Script = [ToolCallReady("c1", name, "{}", handled)]
+    [task] = await left_behind(path, G, "1", script=script, toolset=ScriptedTools({"one": "O"}))
+    async with survivor(path, ScriptedAdapter(G)) as core:
+        ended = await core.get(task)
+    parts = [part for message in ended.history or () for part in message.parts]
+    told: list[Any] = [part.metadata[URI] for part in parts if part.metadata and URI in part.metadata]
+    assert [(fact["phase"], fact["callId"] == told[0]["callId"]) for fact in told] == [("requested", True), (end, True)]
     assert violations(path) == []
 
 

@@ -265,10 +265,10 @@ def outcome_at_end(status: ToolCallStatus | None) -> Settled:
     return Settled(ToolCallStatus.CANCELLED, NOT_RUN)
 
 
-def outcome_when_cut(call: ToolCall) -> Settled:
+def outcome_when_cut(facts: CallFacts, *, question: bool = False) -> Settled:
     """The outcome of a call that was unanswered when its service call broke off. Only a call that its backend runs can
     have run: the gateway, a client and a backend that asks first wait for the end of the answer."""
-    if call.facts.origin == "backend" and not call.question:
+    if facts.origin == "backend" and not question:
         return Settled(ToolCallStatus.INTERRUPTED, OUTCOME_UNKNOWN)
     return Settled(ToolCallStatus.CANCELLED, CUT)
 

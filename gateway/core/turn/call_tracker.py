@@ -83,7 +83,7 @@ class ToolCallTracker:
         """Ends the calls that will not be answered, because the answer that made them is not whole."""
         for call in self.unanswered:
             if call.arguments is not None:
-                settled = tool_call.outcome_when_cut(call)
+                settled = tool_call.outcome_when_cut(call.facts, question=call.question)
                 call.enter(settled.status)
                 self.show_outcome(call, settled)
 

@@ -61,38 +61,30 @@ class WatchedLoop:
 
 
 class BlockWatch:
-    """One daemon thread for all loops of the process, from the first one on."""
+    """One daemon thread for all loops of the process, from the first one on, each until it is closed."""
 
     def __init__(self) -> None:
-        self._loops: set[WatchedLoop] = set()
-        self._changed = threading.Event()
-        self._lock = threading.Lock()
+        self._loops: list[WatchedLoop] = []
+        self._added = threading.Event()
         self._started = False
 
-    def add(self, thread: LoopThread, under_way: Sized, after: float) -> WatchedLoop:
-        watched = WatchedLoop(thread, under_way, after)
-        with self._lock:
-            self._loops.add(watched)
-            if not self._started:
-                self._started = True
-                threading.Thread(target=self._run, name="python block watch", daemon=True).start()
-        self._changed.set()
-        return watched
-
-    def remove(self, watched: WatchedLoop) -> None:
-        with self._lock:
-            self._loops.discard(watched)
-        self._changed.set()
+    def add(self, thread: LoopThread, under_way: Sized, after: float) -> None:
+        self._loops.append(WatchedLoop(thread, under_way, after))
+        self._added.set()
+        if not self._started:
+            self._started = True
+            threading.Thread(target=self._run, name="python block watch", daemon=True).start()
 
     def _run(self) -> None:
         while True:
-            with self._lock:
-                loops = tuple(self._loops)
-            for watched in loops:
-                watched.look()
-            pause = min((watched.after for watched in loops), default=None)
-            self._changed.wait(None if pause is None else pause / _LOOKS)
-            self._changed.clear()
+            for watched in tuple(self._loops):
+                if watched.thread.closing:
+                    self._loops.remove(watched)
+                else:
+                    watched.look()
+            pause = min((watched.after for watched in self._loops), default=None)
+            self._added.wait(None if pause is None else pause / _LOOKS)
+            self._added.clear()
 
 
 def _place(frame: FrameType) -> dict[str, object]:

@@ -75,7 +75,7 @@ class LoopThread:
         self.loop.set_default_executor(DaemonThreads())
         self.thread_id: int | None = None
         self._escaped = escaped
-        self._closing = False
+        self.closing = False
         self._over: Future[None] = Future()
 
     def start(self) -> None:
@@ -88,7 +88,7 @@ class LoopThread:
         asyncio.set_event_loop(self.loop)
         runs_functions(self.loop)
         try:
-            while not self._closing:
+            while not self.closing:
                 self._run_once()
             self._cancel_tasks()
         finally:
@@ -124,7 +124,7 @@ class LoopThread:
 
     def close(self) -> Future[None]:
         """Cancels the tasks of the loop, and ends it. The future is done when the loop has ended."""
-        self._closing = True
+        self.closing = True
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.loop.stop)
         return self._over

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Hashable, Mapping
 from functools import partial
 
-from adapters.python.block_watch import WatchedLoop, watch
+from adapters.python.block_watch import watch
 from adapters.python.calls import Calls, Failure
 from adapters.python.loop_thread import LoopThread, Mailbox, Step, do_all
 from adapters.python.reference import FunctionSettings
@@ -35,21 +35,18 @@ class _SharedLoop:
         self._owner = owner
         self._blocked_after = blocked_after
         self._thread: LoopThread | None = None
-        self._watched: WatchedLoop | None = None
 
     def running(self) -> LoopThread:
-        if self._thread is None or self._watched is None:
+        if self._thread is None:
             sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH))
             self._thread = LoopThread(self._owner, partial(escaped, self._owner, self.under_way))
             self._thread.start()
-            self._watched = watch.add(self._thread, self.under_way, self._blocked_after)
+            watch.add(self._thread, self.under_way, self._blocked_after)
         return self._thread
 
     async def aclose(self) -> None:
-        thread, watched = self._thread, self._watched
-        if thread is not None and watched is not None:
-            watch.remove(watched)
-            await asyncio.wait({asyncio.wrap_future(thread.close())}, timeout=_GRACE)
+        if self._thread is not None:
+            await asyncio.wait({asyncio.wrap_future(self._thread.close())}, timeout=_GRACE)
 
 
 _loops: dict[Hashable, _SharedLoop] = {}

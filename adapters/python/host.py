@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from adapters.python.own_signals import refuse_own_signals
 from adapters.python.process_host import ProcessHost
 from adapters.python.reference import FunctionSettings
 from adapters.python.thread_host import ThreadHost
@@ -15,5 +14,4 @@ def host_of(settings: FunctionSettings, service: Callable[[], Service]) -> Threa
     if settings.run_in == "process":
         settings.check_place()
         return ProcessHost(settings.owner, settings.begin())
-    refuse_own_signals()
     return ThreadHost(settings, service())

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
-from signal import pthread_kill
 from typing import Any
 
 import pytest
@@ -93,8 +92,7 @@ def test_a_ctrl_c_just_before_the_wait_ends_it(pipe: Pipe, monkeypatch: pytest.M
 
     def interrupt() -> None:
         waits.wait(BOUND)
-        # A gateway of an earlier test in this process has replaced the function in its module.
-        pthread_kill(threading.get_ident(), signal.SIGINT)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
         if not heard.wait(BOUND):
             done.set_result(None)
 

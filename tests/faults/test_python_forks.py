@@ -227,6 +227,14 @@ async def test_the_log_says_that_a_copy_came_back_and_of_which_agent_unless_it_e
         assert (told["agent"], told["pid"], told["level"]) == ("plain", pid, "error")
 
 
+def _is_free(host: str, port: int) -> bool:
+    try:
+        socket.create_server((host, port)).close()
+    except OSError:
+        return False
+    return True
+
+
 async def test_a_copy_that_lives_on_keeps_neither_the_address_nor_a_connection_of_the_gateway(tmp_path: Path) -> None:
     async with _gateway(tmp_path) as child, a2a_http(child.url) as http, A2A(http, "waits").stream("Hi") as stream:
         await stream.read_until(lambda frames: "begun" in str(frames))
@@ -238,8 +246,8 @@ async def test_a_copy_that_lives_on_keeps_neither_the_address_nor_a_connection_o
             async with asyncio.timeout(10):
                 await stream.rest()
             at = urlsplit(child.url)
-            with socket.create_server((str(at.hostname), at.port or 0)):
-                pass
+            # The sockets of a process end a little later than its first thread.
+            await until(lambda: _is_free(str(at.hostname), at.port or 0))
         finally:
             os.kill(pid, signal.SIGKILL)
 

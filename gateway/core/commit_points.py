@@ -4,10 +4,10 @@ from gateway.a2a.model import Json
 from gateway.core.lifecycles import SERVICE_CALL, advance
 from gateway.core.task_record import TurnOutput
 from gateway.core.turn.commands import CompleteCall, EndTool, EndTurn
-from gateway.core.usage import storable
+from gateway.core.usage import NONE, storable
 from gateway.ledger.calls import Complete, Fail, NewItem
 from gateway.ledger.states import ServiceCallStatus
-from gateway.ledger.tasks import EventRow, Finish
+from gateway.ledger.tasks import EventRow, Finish, Usage
 from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.tool_calls import ToolEnds
 
@@ -61,12 +61,15 @@ def finish(
     last_event: int,
     now: int,
     *,
+    spent: Usage | None = None,
     visible: bool = True,
     process: str | None = None,
     ends_task: bool = True,
 ) -> Finish:
-    """The commit point C6. `output` is the output that the turn has shown before its last status. If `ends_task` is
-    false, the task continues with its next turn."""
+    """The commit point C6. `output` is the output that the turn has shown before its last status. `spent` are the tokens of
+    the turn, None if no service call ends with it. If `ends_task` is false, the task continues with its next turn."""
     state = end.state if ends_task else None
     ended = (task, turn, thread, end.status, end.failure, state, end.message, row, last_event)
-    return Finish(*ended, output.artifacts_json(), output.messages_json(end.message), visible, now, process)
+    tokens = output.usage if spent is None else spent
+    record = output.artifacts_json(), output.messages_json(end.message), None if tokens is NONE else tokens
+    return Finish(*ended, *record, visible, now, process)

@@ -86,7 +86,7 @@ class TurnOutput:
     def stored(cls, record: TurnRecord) -> "TurnOutput":
         output = cls(record.message)
         output.messages.extend(record.messages or ())
-        output.usage = usage.total(map(usage.read, record.reports))
+        output.usage = record.usage or usage.total(map(usage.read, record.reports))
         output.refused = record.refused
         for entry in record.artifacts or ():
             builder = ArtifactBuilder(entry.artifact, entry.append)

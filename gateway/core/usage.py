@@ -11,27 +11,13 @@ from gateway.a2a import nesting
 from gateway.a2a.model import Json
 from gateway.ledger.calls import Complete, Fail
 from gateway.ledger.points import CommitPoint
+from gateway.ledger.tasks import Usage
 
 USAGE = "usage"
 """The key in the metadata of a task, and of the status update that ends or pauses a turn."""
 
 _LARGEST = 2**53 - 1
 """The largest whole number that every reader of JSON takes."""
-
-
-class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Numbers of tokens; None for a number that was not reported. The cached ones are among the input tokens, those of
-    reasoning among the output tokens."""
-
-    input_tokens: int | None = None
-    cached_tokens: int | None = None
-    output_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    total_tokens: int | None = None
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return total((self, other))
-
 
 NONE = Usage()
 

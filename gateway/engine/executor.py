@@ -230,7 +230,7 @@ class CommandExecutor:
         run, held, holder = self._run, self._context.held, self._context.runtime.holder
         live, thread, output, now = run.live, held.thread, run.live.outputs[-1], self._context.clock.now()
         final = status(advance(TASK, live.status.state, end.state), timestamp(now), end.message)
-        spent = output.usage + usage.reported(points)
+        spent = usage.total((output.usage, usage.reported(points)))
         whole = usage.total((*(earlier.usage for earlier in live.outputs[:-1]), spent))
         update = status_update(live, final, (end.metadata or {}) | usage.in_metadata(spent, whole))
         if run.repeats_answer and end.status is TurnStatus.COMPLETED:
@@ -245,8 +245,9 @@ class CommandExecutor:
             # A paused turn belongs to no process until it continues.
             process, last = None if run.open_calls else holder, live.journal.number + 1
             finish = commit_points.finish(
-                output, end, live.id, run.turn, thread.id, row, last, now, visible=reply is None, process=process
-            )
+                output, end, live.id, run.turn, thread.id, row, last, now,
+                spent=spent, visible=reply is None, process=process,
+            )  # fmt: skip
             return (*points, finish, *back, *((Release(thread.id, holder),) if releases else ()))
 
         def stored() -> None:

@@ -52,7 +52,8 @@ class LiveTask:
 
     def count(self, points: Iterable[CommitPoint]) -> None:
         """The service calls that end in these points are stored."""
-        self.outputs[-1].usage += usage.reported(points)
+        output = self.outputs[-1]
+        output.usage = usage.total((output.usage, usage.reported(points)))
 
     def snapshot(self, *, history_length: int | None = None, artifacts: bool = True) -> Task:
         return assemble(

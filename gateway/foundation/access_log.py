@@ -12,7 +12,7 @@ from typing import Self
 
 from gateway.foundation.logs import write_lines
 
-Line = tuple[int, Mapping[str, object]]
+Line = tuple[int, dict[str, object]]
 """The time of a line in milliseconds since 1970, and its facts, `event` and `level` among them."""
 
 _PAUSE_SECONDS = 0.1

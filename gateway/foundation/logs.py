@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Literal, TextIO, TypeAlias, cast
 
@@ -39,6 +39,7 @@ _LONGEST = 8192
 """Characters of a line that is told before its end."""
 
 _encoder = json.JSONEncoder(default=repr)
+_quick_encoder = msgspec.json.Encoder()
 _basic_config = logging.basicConfig
 
 
@@ -94,25 +95,26 @@ def configure_logging(level: int = logging.INFO, form: LogFormat = "json") -> No
     _take_over_stdout()
 
 
-def write_lines(lines: Iterable[tuple[int, Mapping[str, object]]]) -> None:
+def write_lines(lines: Iterable[tuple[int, dict[str, object]]]) -> None:
     """Writes lines in one piece and in the form of all others. Each has its time, in milliseconds since 1970, and all of its
-    facts, `event` and `level` among them."""
+    facts, `event` and `level` among them, to which this adds the time."""
     if _console is None:
-        texts = [_dense({**facts, "timestamp": timestamp(at)}) for at, facts in lines]
+        text = b"\n".join([*[_dense(at, facts) for at, facts in lines], b""]).decode()
     else:
-        texts = [str(_console(None, "", {**facts, "timestamp": _local_time(at)})) for at, facts in lines]
-    _stderr.write("".join(f"{text}\n" for text in texts))
+        text = "".join(f"{_console(None, '', {**facts, 'timestamp': _local_time(at)})}\n" for at, facts in lines)
+    _stderr.write(text)
     _stderr.flush()
 
 
-def _dense(facts: dict[str, object]) -> str:
+def _dense(at: int, facts: dict[str, object]) -> bytes:
     """As JSON, in a quarter of the time that the encoder of the standard library takes."""
+    facts["timestamp"] = timestamp(at)
     try:
-        text = msgspec.json.encode(facts).decode()
+        line = _quick_encoder.encode(facts)
     except (msgspec.EncodeError, UnicodeEncodeError, TypeError):
-        text = ""
+        line = b""
     # The standard library escapes everything else, control characters beyond ASCII among it.
-    return text if text and text.isascii() else _encoder.encode(facts)
+    return line if line and line.isascii() else _encoder.encode(facts).encode()
 
 
 def _local_time(milliseconds: int) -> str:

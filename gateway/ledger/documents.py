@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from gateway.a2a.model import Json, Message, StreamResponse, TaskState
+from gateway.ledger.tasks import Usage
 from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.ports.conversation import HandleKind, Item, StorageOwner
 
@@ -86,6 +87,7 @@ class PortableTurn(_Portable, frozen=True, kw_only=True):
     inputs: Annotated[tuple[PortableInput, ...], Meta(min_length=1)]
     messages: tuple[Message, ...] = ()
     artifacts: tuple[Json, ...] = ()
+    usage: Usage | None = None
     calls: tuple[PortableCall, ...] = ()
     failure_class: str | None = None
     base_generation: Number | None = None

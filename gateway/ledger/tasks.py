@@ -1,8 +1,9 @@
 """Tasks as callers see them: records, and the commit points of events and endings."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from gateway.a2a.model import Artifact, Json, Message, TaskState
 from gateway.ledger.errors import CorruptRecord
@@ -33,12 +34,26 @@ class EventRow(msgspec.Struct, frozen=True):
     payload: bytes
 
 
+_Number = Annotated[int, Meta(ge=0)]
+
+
+class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Numbers of tokens; None for a number that was not reported. The cached ones are among the input tokens, those of
+    reasoning among the output tokens."""
+
+    input_tokens: _Number | None = None
+    cached_tokens: _Number | None = None
+    output_tokens: _Number | None = None
+    reasoning_tokens: _Number | None = None
+    total_tokens: _Number | None = None
+
+
 class Finish(msgspec.Struct, frozen=True):
     """C6: a turn ends. When `state` is None, the task continues with the next accepted turn. Conflict when the task has
     ended.
 
-    `artifacts` and `messages` are the public record of this turn, as JSON arrays. `process` is the process that has the
-    turn; Conflict when another process has taken the turn over. None stands for any process.
+    `artifacts` and `messages` are the public record of this turn, as JSON arrays, and `usage` are its tokens. `process` is
+    the process that has the turn; Conflict when another process has taken the turn over. None stands for any process.
     """
 
     task: str
@@ -52,6 +67,7 @@ class Finish(msgspec.Struct, frozen=True):
     last_event: int
     artifacts: bytes
     messages: bytes
+    usage: Usage | None
     visible: bool
     now: int
     process: str | None = None
@@ -92,8 +108,9 @@ class TurnRecord(msgspec.Struct, frozen=True):
 
     `answers`: its further messages, each with the number of the first event after it; `messages` contains them, too. Where
     the history was not asked for, `message` and those of `answers` are empty and `messages` is None.
-    `quarantined`: given up, because no attempt could end it. `reports` are the tokens of its service calls, as the backend
-    reported them. `refused` is what of it is left out of the conversation because a backend refused it.
+    `quarantined`: given up, because no attempt could end it. `usage` are its tokens, and `reports`, where they are not summed
+    up, are those of its service calls, as the backend reported them. `refused` is what of it is left out of the conversation
+    because a backend refused it.
     """
 
     message: Message
@@ -103,6 +120,7 @@ class TurnRecord(msgspec.Struct, frozen=True):
     ended: bool
     answers: tuple[tuple[int, Message], ...] = ()
     quarantined: bool = False
+    usage: Usage | None = None
     reports: tuple[Json, ...] = ()
     refused: Refused | None = None
 

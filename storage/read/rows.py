@@ -11,7 +11,7 @@ from gateway.ledger.api_keys import ApiKey
 from gateway.ledger.calls import LatestCall
 from gateway.ledger.errors import CorruptRecord
 from gateway.ledger.states import ServiceCallStatus, ToolCallStatus
-from gateway.ledger.tasks import REFUSALS, StoredArtifact, TaskRecord, TurnRecord
+from gateway.ledger.tasks import REFUSALS, StoredArtifact, TaskRecord, TurnRecord, Usage
 from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.tool_calls import AskedCall, ToolCallRecord
 from gateway.ledger.turns import Preferences
@@ -22,6 +22,7 @@ from storage.read.inline import Row
 message_decoder = msgspec.json.Decoder(Message)
 _messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
 _artifacts_decoder = msgspec.json.Decoder(tuple[StoredArtifact, ...])
+_usage_decoder = msgspec.json.Decoder(Usage)
 _reports_decoder = msgspec.json.Decoder(tuple[Json, ...])
 _value_decoder = msgspec.json.Decoder()
 preferences_decoder = msgspec.json.Decoder(Preferences)
@@ -82,7 +83,7 @@ def _message(payload: str | None, owner: str) -> Message:
 
 
 def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
-    payload, event, ended_at, quarantined, reports, refused, messages, artifacts = row
+    payload, event, ended_at, quarantined, usage, reports, refused, messages, artifacts = row
     owner = f"task {task_id!r}"
     return TurnRecord(
         message=_message(payload, owner),
@@ -91,6 +92,7 @@ def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
         artifacts=None if artifacts is None else decoded(_artifacts_decoder.decode, artifacts, owner),
         ended=ended_at is not None,
         quarantined=ended_at is None and bool(quarantined),
+        usage=None if usage is None else decoded(_usage_decoder.decode, usage, owner),
         reports=() if reports is None else decoded(_reports_decoder.decode, f"[{reports}]", owner),
         refused=None if refused is None else REFUSALS[refused],
     )

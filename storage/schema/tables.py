@@ -197,6 +197,7 @@ class Turn(Row, table=True):
     last_event: int | None = _integer()
     messages: str | None = _text()
     artifacts: str | None = _text()
+    usage: str | None = _text()
 
 
 class Input(Row, table=True):

@@ -131,7 +131,7 @@ def _turn_columns(history: str, *, artifacts: bool = True) -> tuple[ColumnElemen
     elif history == "none":
         payload = messages = _NOTHING
     made = case((first, turn.c.artifacts)) if artifacts else _NOTHING
-    whole = case((first, _REPORTS)), case((first, _REFUSED))
+    whole = turn.c.usage, case((and_(first, turn.c.usage.is_(None)), _REPORTS)), case((first, _REFUSED))
     return input_.c.ordinal, payload, input_.c.event, turn.c.ended_at, _QUARANTINED, *whole, messages, made
 
 

@@ -86,7 +86,7 @@ END_TURN = Write(
         ended_at=bindparam("now"),
         # A turn that was complete before its cancel counts.
         displaced=case((bindparam("status").in_([word("completed"), word("rejected")]), ZERO), else_=turn.c.displaced),
-        **given("status", "failure_class", "last_event", "messages", "artifacts"),
+        **given("status", "failure_class", "last_event", "messages", "artifacts", "usage"),
     ),
 )
 

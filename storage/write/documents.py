@@ -76,7 +76,11 @@ def _thread(thread: PortableThread, context: str, owner: Values) -> list[Step]:
     )
     steps: list[Step] = [(compiled.IMPORT_THREAD, row)]
     for turn in thread.turns:
-        record = {"messages": json(turn.messages), "artifacts": json(turn.artifacts)}
+        record = {
+            "messages": json(turn.messages),
+            "artifacts": json(turn.artifacts),
+            "usage": json_or_null(turn.usage),
+        }
         values = parameters(turn, thread=thread.id, displaced=int(turn.displaced), **record)
         steps.append((compiled.IMPORT_TURN, values))
         for given in turn.inputs:

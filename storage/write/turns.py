@@ -192,6 +192,7 @@ def finish(point: Finish) -> list[Step]:
         status_message=json_or_null(point.message),
         artifacts=point.artifacts.decode(),
         messages=point.messages.decode(),
+        usage=json_or_null(point.usage),
         visible=int(point.visible),
     )
     steps: list[Step] = [(compiled.END_TURN, values), (compiled.ABANDON_CALLS, values)]

@@ -129,6 +129,7 @@ FINISH = Finish(
     last_event=6,
     artifacts=b'[{"artifact":{"artifactId":"a","parts":[]}}]',
     messages=b"[]",
+    usage=None,
     visible=True,
     now=1300,
 )

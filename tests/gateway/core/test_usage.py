@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from gateway.core import usage
-from gateway.core.usage import NONE, Usage
+from gateway.core.usage import NONE
 from gateway.ledger.calls import Complete, Fail
 from gateway.ledger.states import ServiceCallStatus
+from gateway.ledger.tasks import Usage
 
 REPORTS: dict[str, tuple[dict[str, Any], Usage]] = {
     "Responses": (

@@ -22,6 +22,7 @@ from gateway.ledger.tasks import (
     TaskFilter,
     TaskRecord,
     TurnRecord,
+    Usage,
 )
 from gateway.ledger.threads import Caller, ContextRecord, ThreadRecord
 from gateway.ledger.turns import IdempotencyKey, Replay
@@ -222,6 +223,16 @@ async def test_turns_are_in_order_with_their_output(ledger: SqliteLedger) -> Non
         "task-2": (),
     }
     assert await ledger.first_message("task-1") == says("hi")
+
+
+async def test_a_turn_that_has_ended_has_its_tokens_as_a_sum_that_no_later_report_changes(
+    database: Recorded, ledger: SqliteLedger
+) -> None:
+    used = Usage(input_tokens=5, total_tokens=7)
+    await ledger.commit(ACCEPT, PREPARE, COMPLETE, APPEND, replace(FINISH, usage=used))
+    execute(database, """UPDATE service_call SET usage = '{"tokens": 9}'""")
+    [turn] = (await ledger.turns(("task-1",), artifacts=False))["task-1"]
+    assert (turn.usage, turn.reports) == (used, ())
 
 
 async def test_turns_on_a_later_thread_of_the_context_come_later(database: Recorded, ledger: SqliteLedger) -> None:

@@ -102,7 +102,7 @@ def test_of_several_that_start_at_once_one_migrates(tmp_path: Path) -> None:
         assert len(set(pool.map(migrated, [tmp_path / "ledger.db"] * 4))) == 1
 
 
-@pytest.mark.parametrize("oldest", [0, 4, 9999])
+@pytest.mark.parametrize("oldest", [0, 5, 9999])
 def test_a_newer_schema_is_refused_and_not_changed(tmp_path: Path, oldest: int) -> None:
     path = tmp_path / "ledger.db"
     migrated(path)
@@ -119,7 +119,7 @@ def test_a_newer_schema_that_only_adds_is_used_and_not_changed(tmp_path: Path) -
     path = tmp_path / "ledger.db"
     migrated(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '0003'")
+        connection.execute("UPDATE alembic_version SET version_num = '0005'")
     before = path.read_bytes()
     assert prepare(path, 5000, auto_migrate=True) == VERSION
     assert path.read_bytes() == before

@@ -14,7 +14,7 @@ from gateway.ledger.documents import Adopt, ContextDocument, Import
 from gateway.ledger.errors import Conflict
 from gateway.ledger.events import entry
 from gateway.ledger.states import ToolCallStatus
-from gateway.ledger.tasks import EventRow
+from gateway.ledger.tasks import EventRow, Usage
 from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.ports.conversation import OpaqueItem
 from storage.schema.tables import Row
@@ -75,6 +75,7 @@ HISTORY = (
         state=TaskState.INPUT_REQUIRED,
         message=says("which?"),
         events=logged(FINISH.events),
+        usage=Usage(input_tokens=5, total_tokens=7),
         artifacts=msgspec.json.encode([{"artifact": {"artifactId": "a", "parts": [{"data": VALUE}]}}]),
     ),
 )
@@ -176,7 +177,7 @@ def test_every_column_is_exported_or_excluded_on_purpose() -> None:
         "adapter_state",
         "task": "id context agent visible created_at last_event state status_at status_message",
         "turn": "id task thread number base_generation status failure_class displaced accepted_at ended_at last_event messages "
-        "artifacts",
+        "artifacts usage",
         "input": "turn ordinal message_id digest key_kind key received_at event payload",
         "service_call": "id turn round attempt status error_class handle_in pending_handle handle_out prepared_at ended_at "
         "usage weight",

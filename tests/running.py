@@ -211,6 +211,7 @@ class _ForkedChild(Child, asyncio.Protocol):
     async def aclose(self) -> None:
         if not self._process.ended.done():
             await self.kill()
+        self._pipe.close()  # a copy of the process may hold the other end
 
 
 StartChild: TypeAlias = Callable[[], Awaitable[Child]]

@@ -29,12 +29,9 @@ def check_framing(version: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
     """
     if version not in _VERSIONS:
         raise HeadRefused(505, "UNIMPLEMENTED", f"this server speaks HTTP/1.1 and HTTP/1.0, not HTTP/{version}")
-    for name, _ in headers:
-        if name == b"transfer-encoding":
-            break
-    else:
-        return  # as nearly every request
     lines = [value for name, value in headers if name == b"transfer-encoding"]
+    if not lines:
+        return
     if version == "1.0":
         # A reader of HTTP/1.0 may find another end of the body.
         raise HeadRefused(400, "INVALID_ARGUMENT", "a request of HTTP/1.0 has no Transfer-Encoding")

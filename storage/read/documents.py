@@ -20,17 +20,15 @@ from gateway.ledger.documents import (
     PortableToolCall,
     PortableTurn,
 )
-from gateway.ledger.tasks import Usage
 from gateway.ports import conversation
 from gateway.ports.conversation import HandleKind, StorageOwner
 from storage.compiled import EXPORTED_COLUMNS
 from storage.read.inline import Row
-from storage.read.rows import decoded, json_or_null
+from storage.read.rows import decoded, json_or_null, usage_or_null
 
 _message = msgspec.json.Decoder(Message)
 _messages = msgspec.json.Decoder(tuple[Message, ...])
 _values = msgspec.json.Decoder(tuple[Any, ...])
-_usage = msgspec.json.Decoder(Usage)
 _event = msgspec.json.Decoder(StreamResponse)
 
 T = TypeVar("T")
@@ -104,7 +102,7 @@ def _turn(fields: Fields, inputs: Nested[PortableInput], calls: Nested[PortableC
     fields["displaced"] = bool(fields["displaced"])
     fields["messages"] = decoded(_messages.decode, fields["messages"], owner)
     fields["artifacts"] = decoded(_values.decode, fields["artifacts"], owner)
-    fields["usage"] = None if fields["usage"] is None else decoded(_usage.decode, fields["usage"], owner)
+    fields["usage"] = usage_or_null(fields["usage"], owner)
     return PortableTurn(**fields, inputs=tuple(inputs[turn]), calls=tuple(calls[turn]))
 
 

@@ -48,6 +48,11 @@ def json_or_null(payload: str | None, owner: str) -> Json:
     return None if payload is None else decoded(_value_decoder.decode, payload, owner)
 
 
+def usage_or_null(payload: str | None, owner: str) -> Usage | None:
+    """Raises: CorruptRecord."""
+    return None if payload is None else decoded(_usage_decoder.decode, payload, owner)
+
+
 def thread(row: Row | list[Any]) -> ThreadRecord:
     thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost, version, unsynced = row
     owner, handle_kind, lost, unsynced = StorageOwner(owner), HandleKind(handle_kind), bool(lost), bool(unsynced)
@@ -92,7 +97,7 @@ def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
         artifacts=None if artifacts is None else decoded(_artifacts_decoder.decode, artifacts, owner),
         ended=ended_at is not None,
         quarantined=ended_at is None and bool(quarantined),
-        usage=None if usage is None else decoded(_usage_decoder.decode, usage, owner),
+        usage=usage_or_null(usage, owner),
         reports=() if reports is None else decoded(_reports_decoder.decode, f"[{reports}]", owner),
         refused=None if refused is None else REFUSALS[refused],
     )

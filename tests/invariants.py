@@ -310,7 +310,7 @@ def _events(rows: Database) -> Iterator[str]:
         events = [json.loads(line) for row in groups for line in row["payload"].split("\n")]
         if len(events) != len(numbers):
             yield f"the groups of task {task['id']} hold {len(events)} events under {len(numbers)} numbers"
-        yield from _told(task["id"], events)
+        yield from _told(task["id"], events, ended=task["state"] in _FINAL)
         states = [event["statusUpdate"]["status"]["state"] for event in events if "statusUpdate" in event]
         ends = [state for state in states if state in _FINAL]
         if task["state"] in _FINAL:
@@ -322,17 +322,19 @@ def _events(rows: Database) -> Iterator[str]:
             yield f"task {task['id']} is {task['state']} and its log has ended: {ends}"
 
 
-def _told(task: str, events: list[Row]) -> Iterator[str]:
+def _told(task: str, events: list[Row], *, ended: bool) -> Iterator[str]:
     """Of each tool call at most one start and one end, the start first, and nothing behind the end; one that waited for its
-    user's consent starts once more."""
+    user's consent starts once more. Where the task has ended, each call that its caller has seen has ended too."""
     last: dict[str, int] = {}
+    begun: set[str] = set()
     for event in events:
         update = event.get("statusUpdate", {})
         question = update.get("status", {}).get("message", {}).get("metadata", {}).get(URI, {})
         for link in question.get("consent", {}).get("links", ()):
             if "callId" in link:
                 last[link["callId"]] = _PHASES["awaiting-approval"]
-        places = [update, *update.get("status", {}).get("message", {}).get("parts", ())]
+        parts = update.get("status", {}).get("message", {}).get("parts", ())
+        places = [update, *parts, *event.get("artifactUpdate", {}).get("artifact", {}).get("parts", ())]
         for fact in (place.get("metadata", {}).get(URI) for place in places):
             if fact is None:
                 continue
@@ -341,6 +343,11 @@ def _told(task: str, events: list[Row]) -> Iterator[str]:
             if rank < before or (rank == before and rank in (_PHASES["executing"], _LAST)):
                 yield f"I4: task {task} tells {fact['phase']} of {fact['callId']} out of order"
             last[fact["callId"]] = rank
+            begun |= {fact["callId"]} if fact["phase"] == "requested" else set()
+    if ended:
+        for call in sorted(begun):
+            if last[call] != _LAST:
+                yield f"I4: task {task} has ended and shows no outcome of {call}"
 
 
 def _ends(rows: Database) -> Iterator[str]:

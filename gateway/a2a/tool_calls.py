@@ -273,6 +273,11 @@ def _sent(part: Part, artifact_id: str, rendering: Rendering, place: Place) -> U
     return _status(place, message)
 
 
+def is_of_call(artifact: model.Artifact) -> bool:
+    """Whether the artifact is one of those that hold a call or its outcome, and not an agent's own that speaks of a call."""
+    return artifact.artifact_id.startswith(("tool-call:", "tool-result:"))
+
+
 def _status(place: Place, message: model.Message | None = None, metadata: dict[str, Json] | None = None) -> Update:
     return model.TaskStatusUpdateEvent(
         task_id=place.task_id,

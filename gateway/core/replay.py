@@ -4,16 +4,17 @@ anything twice, nothing that may have been done is done twice, and a call that k
 Source: docs/state-model.md, section 10, scenario 109d and retry table.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from gateway.a2a import tool_calls
-from gateway.a2a.model import Artifact, Message, Part, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
+from gateway.a2a.model import Artifact, Part, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from gateway.core import ownership
 from gateway.core.agents import Agent
-from gateway.core.task_record import ArtifactBuilder, TurnOutput, answer_id, is_plain, pauses
+from gateway.core.task_record import ArtifactBuilder, TurnOutput, answer_id, is_plain, pauses, shown_calls
 from gateway.ledger.calls import LatestCall
 from gateway.ledger.events import Update
 from gateway.ledger.states import UNDER_WAY, ServiceCallStatus
@@ -24,7 +25,7 @@ from gateway.ports.conversation import HandleKind, StorageOwner
 
 class ShownOutput:
     """The output that a turn has shown at one moment. `answer` is the id of the artifact with the answer, or empty
-    while there is no answer."""
+    while there is no answer. `messages` is the number of messages that are no parts of tool calls."""
 
     __slots__ = ("answer", "calls", "messages", "parts")
 
@@ -32,24 +33,29 @@ class ShownOutput:
         self.answer = answer
         artifact = output.artifacts.get(self.answer)
         self.parts = artifact.whole().parts if artifact is not None else ()
-        self.messages = len(output.messages)
-        self.calls = _requested(output.messages)
+        own = [message for message in output.messages if len(message.parts) == 1]
+        of_calls = sum(tool_calls.URI in (message.parts[0].metadata or {}) for message in own)
+        self.messages = len(output.messages) - of_calls
+        self.calls = shown_calls(output)
 
 
 class Replay:
     """Drops the updates of a repeated call that were shown before, and replaces the complete answer if it differs.
 
     `before` are the parts of the answer when the call began. `answer` is the id of the artifact with the answer; `calls`
-    are the public ids of the tool calls that were shown, in order.
+    are the tool calls that were shown, in order.
     """
 
-    __slots__ = ("_messages", "_place", "_repeating", "_said", "answer", "before", "calls")
+    __slots__ = ("_call_parts", "_messages", "_place", "_repeating", "_said", "_untold", "answer", "before", "calls")
 
     def __init__(self, before: ShownOutput, shown: ShownOutput) -> None:
         """`before` is the output of the turn when the call began, `shown` its present output."""
         self.answer = shown.answer
         self.before = before.parts
-        self.calls = shown.calls[len(before.calls) :]
+        earlier = {call.facts.id for call in before.calls}
+        self.calls = [call for call in shown.calls if call.facts.id not in earlier]
+        self._call_parts = {_CallPart(call.facts.id, ends) for call in self.calls for ends in {False, call.ended}}
+        self._untold = set(self._call_parts)
         self._messages = shown.messages - before.messages
         self._said = self._begin(before.parts)
         self._place = _Place(shown.parts, before.parts)
@@ -57,6 +63,9 @@ class Replay:
 
     def filter(self, update: Update) -> Update | None:
         """The part of the update that is new."""
+        if (part := _call_part(update)) is not None:
+            self._untold.discard(part)
+            return None if part in self._call_parts else update
         if isinstance(update, TaskArtifactUpdateEvent):
             return self._artifact(update)
         if update.status.message is not None and self._messages:
@@ -64,10 +73,10 @@ class Replay:
             return None
         if update.status.message is not None:
             return update
-        # The progress of a tool call that was shown; its outcome comes in a message.
+        # The progress of a tool call that was shown.
         fact = (update.metadata or {}).get(tool_calls.URI)
-        shown = isinstance(fact, dict) and fact.get("callId") in self.calls
-        return None if self._messages or self._repeating or shown else update
+        shown = isinstance(fact, dict) and any(call.facts.id == fact.get("callId") for call in self.calls)
+        return None if self._messages or self._untold or self._repeating or shown else update
 
     @property
     def unsaid(self) -> Sequence[Part]:
@@ -76,8 +85,14 @@ class Replay:
 
     def finish(self) -> Artifact | None:
         """The call is complete. The whole answer, if it is shorter than what was shown."""
-        repeating, self._repeating = self._repeating, False
+        repeating = self._repeating
+        self.stop()
         return self._said.whole() if repeating else None
+
+    def stop(self) -> None:
+        """Nothing more is repeated. No tool call begins or ends twice all the same."""
+        self._repeating, self._messages = False, 0
+        self._untold.clear()
 
     def _artifact(self, update: TaskArtifactUpdateEvent) -> TaskArtifactUpdateEvent | None:
         parts = update.artifact.parts
@@ -90,7 +105,7 @@ class Replay:
         for index, part in enumerate(parts):
             rest = self._place.compare(part, begins=index > 0)
             if rest is None:
-                self._repeating, self._messages = False, 0
+                self.stop()
                 return replace(update, artifact=self._said.whole(), append=False)
             if rest or self._place.is_last:
                 self._repeating = False
@@ -178,37 +193,34 @@ def call_start(updates: Sequence[Update], round_: int) -> int:
 
 
 def _is_of_earlier(update: Update, round_: int) -> bool:
-    if not isinstance(update, TaskStatusUpdateEvent):
-        return False
     if pauses(update):
         return True
-    parts = update.status.message.parts if update.status.message is not None else ()
+    if isinstance(update, TaskStatusUpdateEvent):
+        parts = update.status.message.parts if update.status.message is not None else ()
+    else:
+        parts = update.artifact.parts if tool_calls.is_of_call(update.artifact) else ()
     metadata = (update.metadata, *(part.metadata for part in parts))
     facts = [(each or {}).get(tool_calls.URI) for each in metadata]
     return any(isinstance(fact, dict) and int(fact.get("round", round_)) < round_ for fact in facts)
 
 
-def _requested(messages: Iterable[Message]) -> tuple[str, ...]:
-    facts = [(part.metadata or {}).get(tool_calls.URI) for message in messages for part in message.parts]
-    return tuple(str(fact["callId"]) for fact in facts if isinstance(fact, dict) and fact.get("phase") == "requested")
+class _CallPart(NamedTuple):
+    """The part of a tool call with its arguments, or with its outcome (`ends`)."""
+
+    call: str
+    ends: bool
 
 
-def calls_without_end(output: TurnOutput) -> tuple[tool_calls.CallFacts, ...]:
-    """The tool calls that the output of a turn shows to begin and not to end."""
-    shown: dict[str, tool_calls.CallFacts] = {}
-    messages = [part for message in output.messages for part in message.parts]
-    artifacts = [part for builder in output.artifacts.values() for part in builder.whole().parts]
-    for part in (*messages, *artifacts):
-        match (part.metadata or {}).get(tool_calls.URI):
-            case {"phase": "requested", "callId": str(call), "name": str(name), "round": int(number), **facts}:
-                index, origin, server = facts.get("index"), facts.get("origin"), facts.get("server")
-                began = str(facts.get("startedAt", ""))
-                at = index if isinstance(index, int) else 0
-                where = server if isinstance(server, str) else None
-                shown[call] = tool_calls.CallFacts(call, name, number, at, str(origin), where, began)
-            case {"phase": str(phase), "callId": str(call)} if phase in tool_calls.ENDS:
-                shown.pop(call, None)
-    return tuple(shown.values())
+def _call_part(update: Update) -> _CallPart | None:
+    """None for an update that is no such part. A part of a tool call is alone in its update, on either channel."""
+    if isinstance(update, TaskArtifactUpdateEvent):
+        parts = update.artifact.parts if tool_calls.is_of_call(update.artifact) else ()
+    else:
+        parts = update.status.message.parts if update.status.message is not None else ()
+    match [(part.metadata or {}).get(tool_calls.URI) for part in parts]:
+        case [{"callId": str(call), "phase": str(phase)}]:
+            return _CallPart(call, phase in tool_calls.ENDS)
+    return None
 
 
 # --- after a process died ---------------------------------------------------------------------------------------------

@@ -3,13 +3,13 @@ record that is rebuilt from the event log are made by the same fold, so that all
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from gateway.a2a import model
+from gateway.a2a import model, tool_calls
 from gateway.a2a.model import Artifact, Message, Task
-from gateway.a2a.tool_calls import URI
+from gateway.a2a.tool_calls import ENDS, URI, CallFacts, Channel, Exposure, Rendering
 from gateway.core import usage
 from gateway.core.failures import FINISH, GAP, REFUSED
 from gateway.ledger.events import Update, logged
@@ -130,6 +130,63 @@ def replay_events(
         yield number, update
     for _, message in answers:
         output.messages.append(message)
+
+
+class ShownCall(NamedTuple):
+    """A tool call as callers see it. `part` is the part with its arguments, `channel` the one on which that part went out, or
+    None where only a question showed the call. `active`: the part names the extension. `ended`: its outcome was shown.
+    """
+
+    facts: CallFacts
+    part: model.Part
+    channel: Channel | None
+    active: bool = False
+    ended: bool = False
+
+    def rendering(self, other: Rendering) -> Rendering:
+        """The rendering of this call's end, on the channel of its beginning. Where `other` shows no calls, its masks are not
+        known, and the end is shown without details."""
+        if self.channel is None:
+            return other
+        exposure: Exposure = "names" if other.exposure == "none" else other.exposure
+        return msgspec.structs.replace(other, channel=self.channel, exposure=exposure, active=self.active)
+
+
+def shown_calls(output: TurnOutput) -> tuple[ShownCall, ...]:
+    """The tool calls that the output of a turn shows, in order, on either channel."""
+    shown: dict[str, ShownCall] = {}
+    for message in output.messages:
+        if message.role is not model.Role.AGENT:
+            continue
+        channel: Channel | None = None if URI in (message.metadata or {}) else "status"
+        for part in message.parts:
+            _collect_call(shown, part, channel, message.extensions)
+    for builder in output.artifacts.values():
+        for part in builder.parts if tool_calls.is_of_call(builder.head) else ():
+            _collect_call(shown, part, "artifact", builder.head.extensions)
+    return tuple(shown.values())
+
+
+def _collect_call(
+    shown: dict[str, ShownCall], part: model.Part, channel: Channel | None, extensions: Sequence[str] | None
+) -> None:
+    match (part.metadata or {}).get(URI):
+        case {"phase": "requested", "callId": str(call), "name": str(name), "round": int(number), **facts}:
+            if call in shown and channel is None:
+                return
+            index, origin, server = facts.get("index"), facts.get("origin"), facts.get("server")
+            began = str(facts.get("startedAt", ""))
+            at = index if isinstance(index, int) else 0
+            where = server if isinstance(server, str) else None
+            told = CallFacts(call, name, number, at, str(origin), where, began)
+            shown[call] = ShownCall(told, part, channel, URI in (extensions or ()))
+        case {"phase": str(phase), "callId": str(call)} if phase in ENDS and call in shown:
+            shown[call] = shown[call]._replace(ended=True)
+
+
+def calls_without_end(output: TurnOutput) -> tuple[ShownCall, ...]:
+    """The tool calls that the output of a turn shows to begin and not to end."""
+    return tuple(call for call in shown_calls(output) if not call.ended)
 
 
 def pauses(update: Update) -> bool:

@@ -3,17 +3,17 @@
 Law: an end is one unit, and its event is shown when that is stored.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import structlog
 
-from gateway.a2a.model import TaskArtifactUpdateEvent
+from gateway.a2a.model import Part, TaskArtifactUpdateEvent
 from gateway.core import commit_points, ownership, usage
 from gateway.core.history import refused_positions
 from gateway.core.lifecycles import TASK, advance
 from gateway.core.replay import Replay
-from gateway.core.task_record import usage_metadata, whole_artifacts
+from gateway.core.task_record import calls_without_end, usage_metadata, whole_artifacts
 from gateway.core.turn import commands
 from gateway.core.turn.reconcile import must_reconcile
 from gateway.engine.journal import appended
@@ -82,11 +82,18 @@ class CommandExecutor:
 
     def end_replay(self) -> None:
         """The call is complete: its answer may be less than what was shown."""
-        replay, self.replay = self.replay, None
-        answer = replay.finish() if replay is not None else None
+        answer = self.replay.finish() if self.replay is not None else None
         if answer is not None:
             live = self._run.live
             self.publish(TaskArtifactUpdateEvent(task_id=live.id, context_id=live.context_id, artifact=answer))
+
+    def break_off_replay(self) -> Sequence[Part]:
+        """The call breaks off. The parts of the answer that were shown, and that it has not repeated."""
+        if self.replay is None:
+            return ()
+        unsaid = self.replay.unsaid
+        self.replay.stop()
+        return unsaid
 
     async def perform(self, batch: list[commands.Command]) -> None:
         """Raises: Conflict, LedgerUnavailable."""
@@ -228,6 +235,7 @@ class CommandExecutor:
     async def _end(self, end: commands.EndTurn, points: list[CommitPoint], reply: commands.Reply | None) -> None:
         """C6, with the points that close the service call, in one unit; then the final event is shown."""
         run, held, holder = self._run, self._context.held, self._context.runtime.holder
+        self._end_broken_off()
         live, thread, output, now = run.live, held.thread, run.live.outputs[-1], self._context.clock.now()
         final = status(advance(TASK, live.status.state, end.state), timestamp(now), end.message)
         spent = usage.total((output.usage, usage.reported(points)))
@@ -261,6 +269,12 @@ class CommandExecutor:
             run.respond(reply.message if reply is not None else None)
 
         await self._commit(unit, entry(update), stored, points)
+
+    def _end_broken_off(self) -> None:
+        """Whoever ends the turn, and however: callers see the end of every call that they see to begin."""
+        for command in self._context.machine.end_broken_off(calls_without_end(self._run.live.outputs[-1])):
+            if isinstance(command, commands.Publish):
+                self.publish(command.update)
 
     async def _commit(
         self,

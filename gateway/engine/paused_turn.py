@@ -7,10 +7,12 @@ Source: docs/state-model.md, scenarios 110 to 120.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from gateway.a2a.model import TaskState, TaskStatus
 from gateway.a2a.tool_calls import CallFacts, Rendering
 from gateway.core import commit_points, ownership
-from gateway.core.task_record import TurnOutput, usage_metadata
+from gateway.core.task_record import TurnOutput, calls_without_end, shown_calls, usage_metadata
 from gateway.core.tools import prompts, tool_call
 from gateway.core.tools.answers import Resolution
 from gateway.core.tools.tool_call import ConsentLink, Settled, ToolCall
@@ -105,6 +107,7 @@ class PausedTurn:
     def close(self) -> None:
         """No answer will come: every open call is cancelled."""
         self._collect(self.machine.cancel())
+        self._collect(self.machine.end_broken_off(calls_without_end(self.outputs[-1])))
 
     def _collect(self, commands: Iterable[Command]) -> None:
         for command in commands:
@@ -194,7 +197,12 @@ async def load(
     if stored.ended:
         return None
     owned = Ownership(thread.owner, thread.handle_kind)
-    facts = TurnFacts(task.id, task.context_id, turn.turn, owned, rendering=rendering)
+    # A task uses one channel.
+    used = next(
+        (call.channel for call in shown_calls(stored.outputs[-1]) if call.channel is not None), rendering.channel
+    )
+    form = replace(rendering, channel=used)
+    facts = TurnFacts(task.id, task.context_id, turn.turn, owned, rendering=form)
     machine = TurnMachine(facts, non_decreasing(clock, task.status_at))
     links = tuple(prompts.links_of(task.status_message))
     identities = prompts.identities_of(task.status_message)

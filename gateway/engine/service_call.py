@@ -161,6 +161,7 @@ class ServiceCallLoop:
                 elif commands:
                     await executor.perform(commands)
                 if machine.ended or machine.between_calls:
+                    executor.replay = None
                     return
         raise AdapterError(ErrorClass.CONTRACT_BROKEN, "the adapter ended its call without completing it")
 

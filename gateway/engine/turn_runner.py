@@ -141,8 +141,7 @@ class TurnRunner:
     async def _cancel(self) -> None:
         confirmed = await self._cancel_call()
         metadata = None if confirmed is None else {"backendCancelled": confirmed}
-        replay, self._executor.replay = self._executor.replay, None
-        commands = self._context.machine.cancel(() if replay is None else replay.unsaid)
+        commands = self._context.machine.cancel(self._executor.break_off_replay())
         await self._executor.perform([replace(c, metadata=metadata) if isinstance(c, EndTurn) else c for c in commands])
 
     async def _cancel_call(self) -> bool | None:
@@ -167,7 +166,7 @@ class TurnRunner:
         found = {"failure": failure, "detail": detail, "correlation_id": correlation_id}
         log.warning("turn.failed", agent=run.agent.name, task=run.live.id, turn=run.turn, **found, exc_info=exc_info)
         drop_tracebacks(sys.exception())
-        executor.replay = None
+        executor.break_off_replay()
         if run.prepared:
             machine.abandon_unrecorded_calls()
         try:

@@ -15,8 +15,7 @@ from gateway.a2a.tool_calls import HIDDEN, Place, Update, rendering
 from gateway.core import commit_points, ownership
 from gateway.core.agents import AgentPolicies
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN, safe_text
-from gateway.core.replay import calls_without_end
-from gateway.core.task_record import TurnOutput, replay_events, usage_metadata
+from gateway.core.task_record import TurnOutput, calls_without_end, replay_events, usage_metadata
 from gateway.core.tools import tool_call
 from gateway.core.turn.commands import EndTool, EndTurn
 from gateway.engine import paused_turn
@@ -218,16 +217,17 @@ class _Settlement:
 
     def _call_updates(self, output: TurnOutput) -> Iterator[Update]:
         """The ends of the calls, for callers: every call that the `output` shows to begin has an end, also a call of an answer
-        that broke off with the process and is not in the ledger. Calls of an agent that is gone are not shown."""
+        that broke off with the process and is not in the ledger. Of an agent that is gone, no other calls are shown."""
         task, principal, policies = self.unfinished.task, self.unfinished.caller.principal, self.policies
-        shown = HIDDEN if policies is None else rendering(policies.tool_calls, principal, frozenset())
+        usual = HIDDEN if policies is None else rendering(policies.tool_calls, principal, frozenset())
         place = Place(task.id, task.context_id, timestamp(self.clock.now()), self.clock.new_id)
         ends = [(paused_turn.call_facts(call), tool_call.outcome_at_end(call.status)) for call in self.calls]
-        known = {facts.id for facts, _ in ends}
-        broken_off = [facts for facts in calls_without_end(output) if facts.id not in known]
+        known, shown = {facts.id for facts, _ in ends}, {call.facts.id: call for call in calls_without_end(output)}
+        broken_off = [call.facts for call in shown.values() if call.facts.id not in known]
         ends += [(facts, tool_call.outcome_when_cut(facts)) for facts in broken_off]
         for facts, settled in ends:
-            update = tool_calls.update(facts, tool_call.PHASES[settled.status], settled.output, shown, place)
+            form = shown[facts.id].rendering(usual) if facts.id in shown else usual
+            update = tool_calls.update(facts, tool_call.PHASES[settled.status], settled.output, form, place)
             if update is not None:
                 yield update
 

@@ -5,14 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import structs
 
-from gateway.a2a.model import Artifact, Part, Task
+from gateway.a2a.model import Artifact, Part, Task, TaskArtifactUpdateEvent
+from gateway.a2a.redaction import json_path
+from gateway.a2a.tool_calls import ARTIFACT_CLIENTS, URI, Visibility
 from gateway.core.history import INTERRUPTED
 from gateway.core.task_record import TurnOutput
 from gateway.ledger.calls import RESTARTED
 from gateway.ports.adapter import (
     AdapterError,
+    ApprovalAsked,
     ArtifactReady,
     CallCompleted,
     CallStarted,
@@ -24,11 +29,13 @@ from gateway.ports.adapter import (
     ToolCallReady,
     ToolResultReady,
 )
+from gateway.ports.conversation import Ownership
 from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.support.core import START, Core, answer, events, frames, logged, numbers, query, running_core, soon, streamed
 from tests.support.resuming_adapter import ResumingAdapter
-from tests.support.scripted import BR, Pause, Script, says
+from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
+from tests.support.scripted_tools import ScriptedTools
 
 LATER = START + 6000
 CUT = AdapterError(ErrorClass.INTERRUPTED, "cut")
@@ -377,3 +384,245 @@ async def test_a_stopped_process_leaves_its_turn_to_the_next_one(tmp_path: Path)
     async with survivor(path, ResumingAdapter(again=[WHOLE])) as core:
         stream = await core.subscribe(task_id)
         assert streamed(await frames(stream)) == "one two three"
+
+
+# --- calls of the backend's own tools that were shown before the stream was cut
+
+LOOK: Script = [CallStarted("r1"), ToolCallReady("c1", "look", '{"n":1}', handled=True)]
+LOOKED: Script = [*LOOK, ToolResultReady("c1", "3")]
+MAY_IT: Script = [CallStarted("r1"), ApprovalAsked("q1", "look", "{}", "files")]
+OWN: Script = [CallStarted("r1"), ToolCallReady("c1", "add", "{}")]
+FAILS: Script = [AdapterError(ErrorClass.BACKEND_FAILED, "gone")]
+DONE: Script = [TextDelta("done"), CallCompleted("r1")]
+
+SHOWN: dict[str, tuple[Script, Script, list[str]]] = {
+    "before it is told again": (LOOK, LOOK[:1], ["requested", "interrupted"]),
+    "when it was told again": (LOOK, LOOK, ["requested", "interrupted"]),
+    "with its outcome, before it is told again": (LOOKED, LOOK[:1], ["requested", "succeeded"]),
+    "with its outcome, when only the call was told again": (LOOKED, LOOK, ["requested", "succeeded"]),
+    "with its outcome, when all was told again": (LOOKED, LOOKED, ["requested", "succeeded"]),
+    "as a question, before it is asked again": (MAY_IT, MAY_IT[:1], ["requested", "cancelled"]),
+    "as a question, when it was asked again": (MAY_IT, MAY_IT, ["requested", "cancelled"]),
+    "of the gateway's, before it is told again": (OWN, OWN[:1], ["requested", "cancelled"]),
+    "of the gateway's, when it was told again": (OWN, OWN, ["requested", "cancelled"]),
+}
+CHANNELS = pytest.mark.parametrize("channel", ["status", "artifact"])
+
+
+def told_of_calls(path: Path, task: str) -> list[str]:
+    """The parts of tool calls in the log of a task: the number of the call, in order of appearance, where there are several."""
+    ids: list[str] = []
+    told = []
+    for event in events(logged(path, task)):
+        update = event.artifact_update or event.status_update
+        assert update is not None
+        if isinstance(update, TaskArtifactUpdateEvent):
+            parts = update.artifact.parts
+        else:
+            parts = update.status.message.parts if update.status.message is not None else ()
+        for fact in [(part.metadata or {}).get(URI) for part in parts]:
+            if isinstance(fact, dict):
+                ids = ids if fact["callId"] in ids else [*ids, str(fact["callId"])]
+                told.append((ids.index(str(fact["callId"])), str(fact["phase"])))
+    return [phase if len(ids) == 1 else f"{phase} {number}" for number, phase in told]
+
+
+def looking(core: Core, adapter: ResumingAdapter, channel: Any, **more: Any) -> None:
+    core.agent(adapter, toolset=ScriptedTools({"add": "3"}), tool_calls=Visibility(channel=channel), **more)
+
+
+@CHANNELS
+@pytest.mark.parametrize("case", SHOWN)
+async def test_48_a_call_that_was_shown_has_one_outcome_when_its_turn_is_cancelled_while_it_is_repeated(
+    core: Core, case: str, channel: str
+) -> None:
+    begun, again, told = SHOWN[case]
+    pause = Pause()
+    looking(core, ResumingAdapter([*begun, CUT], again=[[*again, pause]]), channel)
+    task = await core.send("1", context="x", at_once=True)
+    await soon(pause.reached.wait())
+    await core.cancel(task.id)
+    assert told_of_calls(core.path, task.id) == told
+    assert violations(core.path) == []
+
+
+@CHANNELS
+@pytest.mark.parametrize("case", SHOWN)
+async def test_48_a_call_that_was_shown_has_one_outcome_when_its_turn_fails_while_it_is_repeated(
+    core: Core, case: str, channel: str
+) -> None:
+    begun, again, told = SHOWN[case]
+    looking(core, ResumingAdapter([*begun, CUT], again=[[*again, *FAILS]]), channel)
+    task = await core.send("1", context="x")
+    assert (task.status.state.name, told_of_calls(core.path, task.id)) == ("FAILED", told)
+    assert violations(core.path) == []
+
+
+@CHANNELS
+@pytest.mark.parametrize("case", SHOWN)
+async def test_48_a_call_that_was_shown_has_one_outcome_when_a_message_interrupts_its_turn_while_it_is_repeated(
+    core: Core, case: str, channel: str
+) -> None:
+    begun, again, told = SHOWN[case]
+    pause = Pause()
+    adapter = ResumingAdapter([*begun, CUT], says("next", "r2"), again=[[*again, pause]])
+    looking(core, adapter, channel, busy_context="interrupt")
+    task = await core.send("1", context="x", at_once=True)
+    await soon(pause.reached.wait())
+    assert answer(await core.send("2", context="x")) == "next"
+    assert told_of_calls(core.path, task.id) == told
+    assert violations(core.path) == []
+
+
+@CHANNELS
+@pytest.mark.parametrize("case", [case for case in SHOWN if "question" not in case])
+@pytest.mark.parametrize("ends", ["cancel", "failure"])
+async def test_48_a_call_that_a_dead_process_had_shown_has_one_outcome_when_its_turn_ends_in_another_one(
+    tmp_path: Path, case: str, channel: Any, ends: str
+) -> None:
+    path = tmp_path / "ledger.db"
+    begun, again, told = SHOWN[case]
+    pause, lost = Pause(), Pause()
+    async with running_core(path, prefix="one") as core:
+        looking(core, ResumingAdapter([*begun, lost]), channel)
+        task = await core.send("1", context="x", at_once=True)
+        await soon(lost.reached.wait())
+        await core.get(task.id)
+    adapter = ResumingAdapter(again=[[*again, pause] if ends == "cancel" else [*again, *FAILS]])
+    rest = {"toolset": ScriptedTools({"add": "3"}), "tool_calls": Visibility(channel=channel)}
+    async with survivor(path, adapter, **rest) as core:
+        if ends == "cancel":
+            await soon(pause.reached.wait())
+            await core.cancel(task.id)
+        await soon(core.runner.idle())
+    assert told_of_calls(path, task.id) == told
+    assert violations(path) == []
+
+
+OTHERWISE: dict[str, tuple[Script, list[Script], list[str]]] = {
+    "is not made again": (LOOK, [[CallStarted("r1"), *DONE]], ["requested", "interrupted"]),
+    "is not made again after its outcome": (LOOKED, [[CallStarted("r1"), *DONE]], ["requested", "succeeded"]),
+    "is made again without its outcome": (LOOKED, [[*LOOK, *DONE]], ["requested", "succeeded"]),
+    "is another with other arguments": (
+        LOOK,
+        [[CallStarted("r1"), ToolCallReady("c2", "look", '{"n":2}', handled=True), ToolResultReady("c2", "4"), *DONE]],
+        ["requested 0", "requested 1", "succeeded 1", "interrupted 0"],
+    ),
+    "is a call of another tool": (
+        LOOK,
+        [[CallStarted("r1"), ToolCallReady("c2", "find", '{"n":1}', handled=True), ToolResultReady("c2", "4"), *DONE]],
+        ["requested 0", "requested 1", "succeeded 1", "interrupted 0"],
+    ),
+    "comes behind another one": (
+        LOOK,
+        [
+            [
+                CallStarted("r1"),
+                ToolCallReady("c0", "find", "{}", handled=True),
+                ToolResultReady("c0", "4"),
+                *LOOKED[1:],
+                *DONE,
+            ]
+        ],
+        ["requested 0", "requested 1", "succeeded 1", "succeeded 0"],
+    ),
+    "is the gateway's, and runs": (
+        OWN,
+        [[*OWN, CallCompleted("r1")]],
+        ["requested", "succeeded"],
+    ),
+    "is not the gateway's any more": (OWN, [[CallStarted("r1"), *DONE]], ["requested", "cancelled"]),
+}
+
+
+@CHANNELS
+@pytest.mark.parametrize("case", OTHERWISE)
+async def test_48_a_call_that_was_shown_has_one_outcome_when_its_answer_is_repeated_otherwise(
+    core: Core, case: str, channel: str
+) -> None:
+    begun, again, told = OTHERWISE[case]
+    looking(core, ResumingAdapter([*begun, CUT], says("done", "r2"), again=again), channel)
+    task = await core.send("1", context="x")
+    assert (task.status.state.name, answer_of(task)[-4:]) == ("COMPLETED", "done")
+    assert told_of_calls(core.path, task.id) == told
+    assert violations(core.path) == []
+
+
+async def test_48_a_call_that_is_not_made_again_has_its_outcome_when_a_paused_turn_is_cancelled(core: Core) -> None:
+    asks: Script = [*MAY_IT, CallCompleted("r1")]
+    looking(core, ResumingAdapter([*LOOK, CUT], again=[asks]), "status")
+    task = await core.send("1", context="x")
+    assert task.status.state.name == "INPUT_REQUIRED"
+    await core.cancel(task.id)
+    told = [each for each in told_of_calls(core.path, task.id) if each.startswith(("interrupted", "cancelled"))]
+    assert sorted(told) == ["cancelled 1", "interrupted 0"]
+    assert violations(core.path) == []
+
+
+@pytest.mark.parametrize("ownership", [G, BR, BS], ids=["G", "BR", "BS"])
+@pytest.mark.parametrize("ends", ["cancel", "failure", "interrupt"])
+async def test_48_a_call_that_was_shown_has_one_outcome_when_its_answer_breaks_off(
+    core: Core, ownership: Ownership, ends: str
+) -> None:
+    pause = Pause()
+    rest = [CUT] if ends == "failure" else [pause]
+    core.agent(ScriptedAdapter(ownership, [*LOOK, *rest], says("next", "r2")), busy_context="interrupt")
+    task = await core.send("1", context="x", at_once=True)
+    if ends == "cancel":
+        await soon(pause.reached.wait())
+        await core.cancel(task.id)
+    elif ends == "interrupt":
+        await soon(pause.reached.wait())
+        await core.send("2", context="x")
+    await soon(core.runner.idle())
+    assert told_of_calls(core.path, task.id) == ["requested", "interrupted"]
+
+
+MASKED = Visibility(redact=(json_path("$.args.n"),))
+NEGOTIATED = Visibility(when="negotiated")
+ASKS: dict[str, tuple[Visibility, frozenset[str], bool]] = {
+    "with masks": (MASKED, frozenset(), False),
+    "as artifacts": (MASKED, ARTIFACT_CLIENTS, True),
+    "only to those that ask for it": (NEGOTIATED, frozenset({URI}), False),
+}
+
+
+def outcomes_of_calls(path: Path, task: str) -> list[bool]:
+    """The outcomes of tool calls in the log of a task: whether each is an artifact."""
+    found = []
+    for event in events(logged(path, task)):
+        update = event.artifact_update or event.status_update
+        if update is not None and b'"function_response"' in msgspec.json.encode(update):
+            found.append(isinstance(update, TaskArtifactUpdateEvent))
+    return found
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["the agent is known", "the agent is gone"])
+@pytest.mark.parametrize("case", ASKS)
+async def test_48_a_call_ends_as_it_began_when_its_process_died(tmp_path: Path, case: str, known: bool) -> None:
+    path = tmp_path / "ledger.db"
+    visibility, named, artifact = ASKS[case]
+    pause = Pause()
+    async with running_core(path, prefix="one") as core:
+        core.agent(ScriptedAdapter(G, [*LOOK, pause]), tool_calls=visibility)
+        task = await core.send("1", structs.replace(core.call(), named=named), context="x", at_once=True)
+        await soon(pause.reached.wait())
+        await core.get(task.id)
+    rest: Any = {"adapter": ScriptedAdapter(G), "tool_calls": visibility} if known else {}
+    async with running_core(path, prefix="two", now=LATER, **rest) as core:
+        await soon(core.runner.idle())
+    assert told_of_calls(path, task.id) == ["requested", "interrupted"]
+    assert outcomes_of_calls(path, task.id) == [artifact]
+    assert violations(path) == []
+
+
+@pytest.mark.parametrize("case", ASKS)
+async def test_48_a_call_that_waits_ends_as_it_began_when_another_request_cancels_it(core: Core, case: str) -> None:
+    visibility, named, artifact = ASKS[case]
+    core.agent(ScriptedAdapter(BR, [*MAY_IT, CallCompleted("r1")]), tool_calls=visibility)
+    task = await core.send("1", structs.replace(core.call(), named=named), context="x")
+    assert task.status.state.name == "INPUT_REQUIRED"
+    await core.cancel(task.id)
+    assert told_of_calls(core.path, task.id) == ["requested", "cancelled"]
+    assert outcomes_of_calls(core.path, task.id) == [artifact]
+    assert violations(core.path) == []

@@ -339,9 +339,10 @@ async def running_core(
     limits: StreamLimits | None = None,
     before: Callable[[FragileLedger], object] = lambda _: None,
     adapter: ScriptedAdapter | None = None,
+    **agent: Any,
 ) -> AsyncGenerator[Core, None]:
     """`prefix` keeps the ids of two processes on one database apart. `before` gets the ledger first. `adapter` is that of the
-    default agent, which is known before recovery."""
+    default agent, which is known before recovery; `agent` has the rest of it."""
     time = Time(prefix)
     time.now = now
     async with AsyncExitStack() as stack:
@@ -355,7 +356,7 @@ async def running_core(
         operations = Operations(ledger, runner, fanout, time.clock, page_secret=secret, drain=drain)
         core = Core(path, time, ledger, fanout, runner, operations, drain, stack, waits)
         if adapter is not None:
-            core.agent(adapter)
+            core.agent(adapter, **agent)
         runner.find_agent = lambda name: next((agent for agent in core.agents if agent.name == name), None)
         await stack.enter_async_context(runner.running())
         try:

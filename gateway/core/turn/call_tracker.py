@@ -1,7 +1,6 @@
 """The tool calls of one service call, as its backend reports them. Law: pure; a call is announced once, complete once, answered
 once, and any other order breaks the contract."""
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -9,7 +8,8 @@ from msgspec import UNSET
 
 from gateway.a2a import tool_calls
 from gateway.a2a.model import Json
-from gateway.a2a.tool_calls import Phase
+from gateway.a2a.tool_calls import CallFacts, Phase
+from gateway.core.task_record import ShownCall
 from gateway.core.tools import tool_call
 from gateway.core.tools.tool_call import Settled, ToolCall, ToolPolicy
 from gateway.core.turn.commands import Publish, StrayResult
@@ -31,7 +31,11 @@ class ToolCallTracker:
     _calls: dict[str, ToolCall] = field(default_factory=dict)
     _unnamed: str = ""
     _early_results: dict[str, tuple[adapter.ToolResultReady, Settled | None]] = field(default_factory=dict)
-    _reserved_ids: deque[str] = field(default_factory=deque)
+    _told: list[ShownCall] = field(default_factory=list)
+    """The tool calls that callers have seen in an earlier stream of the service call, and that it has not repeated yet."""
+    _repeated: dict[str, ShownCall] = field(default_factory=dict)
+    _questions: set[str] = field(default_factory=set)
+    """The public ids of the questions of all service calls."""
     _size: int = 0
     """Bytes of the arguments of the calls that the backend does not run itself."""
 
@@ -59,11 +63,11 @@ class ToolCallTracker:
             case _:
                 raise _broken(f"{event!r} is not an event of the port")
 
-    def restart(self, reserved_ids: Sequence[str] = ()) -> None:
-        """Prepares the tracker for the next service call, or for a repetition of the current one. The first tool calls
-        of that service call get the public ids `reserved_ids`."""
+    def restart(self, told: Sequence[ShownCall] = ()) -> None:
+        """Prepares the tracker for the next service call, or for a repetition of the current one. A tool call that repeats
+        one of those that were `told` gets the public id that it has."""
         self._calls, self._unnamed, self._early_results, self._size = {}, "", {}, 0
-        self._reserved_ids = deque(reserved_ids)
+        self._told, self._repeated = list(told), {}
 
     @property
     def unanswered(self) -> list[ToolCall]:
@@ -86,6 +90,13 @@ class ToolCallTracker:
                 settled = tool_call.outcome_when_cut(call.facts, question=call.question)
                 call.enter(settled.status)
                 self.show_outcome(call, settled)
+
+    def end_broken_off(self, shown: ShownCall, settled: Settled | None) -> None:
+        """Shows the end of a call that callers see to be open. `settled` is its outcome, or None where no service call of the
+        turn went on with the call."""
+        facts = shown.facts
+        settled = settled or tool_call.outcome_when_cut(facts, question=facts.id in self._questions)
+        self._publish(facts, tool_call.PHASES[settled.status], settled.output, shown.rendering(self.rendering))
 
     def keep_stray_results(self) -> None:
         """Results of unknown calls are stored, and never sent to the model."""
@@ -122,11 +133,16 @@ class ToolCallTracker:
         self.show(call, tool_call.PHASES[settled.status], settled.under_masks if masked else settled.output)
 
     def show(self, call: ToolCall, phase: Phase, detail: Json | tool_calls.Response = None) -> None:
+        self._publish(call.facts, phase, detail, self.rendering)
+
+    def _publish(
+        self, facts: CallFacts, phase: Phase, detail: Json | tool_calls.Response, rendering: tool_calls.Rendering
+    ) -> None:
         """The only place where a phase of a tool call becomes an update, if the caller may see it."""
         output = self.output
         now = timestamp(output.clock.now())
         place = tool_calls.Place(output.task_id, output.context_id, now, output.clock.new_id)
-        update = tool_calls.update(call.facts, phase, detail, self.rendering, place)
+        update = tool_calls.update(facts, phase, detail, rendering, place)
         if update is not None:
             output.out.append(Publish(update))
 
@@ -146,8 +162,8 @@ class ToolCallTracker:
         if call_id in self._calls:
             raise _broken(f"tool call {call_id!r} was announced twice")
         clock = self.output.clock
-        facts = tool_calls.CallFacts(
-            id=self._reserved_ids.popleft() if self._reserved_ids else f"call_{clock.new_id()}",
+        facts = CallFacts(
+            id=self._known_id(name) or self._new_id(),
             name=name,
             round=round_,
             index=len(self._calls),
@@ -161,6 +177,26 @@ class ToolCallTracker:
             self._unnamed = external_id
         call = self._calls[external_id] = ToolCall(facts, external_id)
         return call
+
+    def _new_id(self) -> str:
+        return f"call_{self.output.clock.new_id()}"
+
+    def _known_id(self, name: str) -> str | None:
+        """The public id of the call that this one repeats, if there is any."""
+        for call in self._told:
+            if call.facts.name == name:
+                self._told.remove(call)
+                self._repeated[call.facts.id] = call
+                return call.facts.id
+        return None
+
+    def _check_repetition(self, call: ToolCall) -> None:
+        """A call with other arguments than those that were shown is another call."""
+        known = self._repeated.get(call.facts.id)
+        if known is not None:
+            again = tool_calls.requested(call.facts, call.arguments or "", self.rendering)
+            if again.data != known.part.data:
+                call.facts = replace(call.facts, id=self._new_id())
 
     def _find(self, call_id: str) -> ToolCall | None:
         return self._calls.get(call_id or self._unnamed)
@@ -191,6 +227,7 @@ class ToolCallTracker:
         call = self._add(event, policy, round_)
         call.question = True
         self._keep_call(call, event, policy, asking=event.server)
+        self._questions.add(call.facts.id)
         self._show_arguments(call)
 
     def _keep_call(
@@ -208,6 +245,7 @@ class ToolCallTracker:
         call.arguments = tool_call.beginning(event.arguments, size) if call.oversized else event.arguments
         if not (handled or call.oversized):
             self._size += size
+        self._check_repetition(call)
         item = CallItem(call.external_id, event.name, call.arguments, handled, asking)
         self.output.items.append(NewItem(item, event.provider_id, call.facts.id))
 

@@ -22,6 +22,7 @@ from gateway.core.failures import (
     safe_text,
 )
 from gateway.core.lifecycles import TURN, advance
+from gateway.core.task_record import ShownCall
 from gateway.core.tools import prompts, tool_call
 from gateway.core.tools.steps import Steps
 from gateway.core.tools.tool_call import ConsentLink, Settled, ToolCall, ToolPolicy
@@ -165,6 +166,19 @@ class TurnMachine:
         abort = commands.AbortCall("cancelled", self._output.uncounted(keeps_answer=self.facts.keeps_interrupted))
         return [*out, abort, commands.EndTurn(TurnStatus.CANCELLED, TaskState.CANCELED)]
 
+    def end_broken_off(self, calls: Sequence[ShownCall]) -> list[Command]:
+        """Ends tool calls that callers still see to be open when the turn ends: a service call broke off behind them, and
+        was not repeated up to them, or not with them; or who ended the turn sees no tool calls."""
+        out = self._output.begin_event()
+        settled = {
+            call.facts.id: Settled(call.status, call.outcome)
+            for call in self.calls.values()
+            if call.status is not None and not call.is_open
+        }
+        for shown in calls:
+            self._tracker.end_broken_off(shown, settled.get(shown.facts.id))
+        return out
+
     def restart(self, facts: TurnFacts) -> None:
         """The end could not be stored: drops the output, and gives the tool calls the statuses from before the end."""
         for call, status in self._before_end:
@@ -214,9 +228,9 @@ class TurnMachine:
         self.calls = {}
 
     def replay_call(
-        self, answer: str, told: Sequence[Part], call_ids: Sequence[str] = (), round_: int | None = None
+        self, answer: str, told: Sequence[Part], calls: Sequence[ShownCall] = (), round_: int | None = None
     ) -> None:
-        """The service call repeats its events: its answer is this artifact, its first tool calls have these public ids.
+        """The service call repeats its events: its answer is this artifact, and its tool calls may be these.
 
         `told`: the parts of the artifact when the call began. `round_`: the number of the call, for a turn that another
         process has begun.
@@ -224,8 +238,8 @@ class TurnMachine:
         self.round = self.round if round_ is None else round_
         self._consents.clear()
         self._output.restart(answer, told)
-        self._tracker.restart(call_ids)
-        self._shown = self._shown or bool(answer or call_ids)
+        self._tracker.restart(calls)
+        self._shown = self._shown or bool(answer or calls)
 
     def announce_rebuild(self, kind: str) -> list[Command]:
         """The backend has lost the conversation and gets it whole once more: the caller sees that."""

@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.a2a.model import Artifact, Message, Part, Role, TaskArtifactUpdateEvent
+from gateway.a2a.tool_calls import CallFacts, requested
 from gateway.core.replay import Replay, ShownOutput
-from gateway.core.task_record import TurnOutput
+from gateway.core.task_record import TurnOutput, calls_without_end
 from gateway.ledger.events import Update
 
 
@@ -69,3 +70,12 @@ def test_the_gap_behind_an_earlier_message_is_no_part_of_what_was_not_said_again
     assert replay.unsaid == (Part(text="is 3"),)
     replay.filter(saying("is 3"))
     assert list(replay.unsaid) == []
+
+
+def test_a_part_of_an_agent_or_of_a_caller_that_speaks_of_a_call_is_no_call_of_the_turn() -> None:
+    out = output()
+    part = requested(CallFacts("call_of_another", "look", 0, 0, "backend", None, ""), "{}")
+    out.apply(TaskArtifactUpdateEvent(task_id="t", context_id="c", artifact=Artifact(artifact_id="a", parts=(part,))))
+    out.messages.append(Message(message_id="2", role=Role.USER, parts=(part,)))
+    assert calls_without_end(out) == ()
+    assert ShownOutput(out, "a").calls == ()

@@ -112,12 +112,13 @@ async def test_a_turn_outlives_its_process_with_one_whole_answer(tmp_path: Path,
     assert violations(tmp_path / "gateway.db") == []
 
 
-async def test_a_response_that_is_gone_when_its_process_comes_back_fails_the_task(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["plain", "tool"])
+async def test_a_response_that_is_gone_when_its_process_comes_back_fails_the_task(tmp_path: Path, text: str) -> None:
     backend = Backend()
     async with serve(backend.server.app) as url:
         agent = f"hosted: {{type: openai-responses, model: m, base_url: '{url}/v1', background: true}}"
         async with child_gateways(agent, tmp_path) as start:
-            seen = await _until_killed(backend, await start(), "plain")
+            seen = await _until_killed(backend, await start(), text)
             backend.server.stored.clear()
             child = await start()
             async with a2a_http(child.url) as http:
@@ -128,4 +129,23 @@ async def test_a_response_that_is_gone_when_its_process_comes_back_fails_the_tas
                 task = await caller.get(name)
     assert why(task) == failed(ErrorClass.BACKEND_FAILED)
     assert text_of(task) == "one two "
+    assert violations(tmp_path / "gateway.db") == []
+
+
+async def test_a_call_of_the_backends_has_an_outcome_when_its_task_is_cancelled_behind_a_kill(tmp_path: Path) -> None:
+    backend = Backend()
+    async with serve(backend.server.app) as url:
+        agent = f"hosted: {{type: openai-responses, model: m, base_url: '{url}/v1', background: true}}"
+        async with child_gateways(agent, tmp_path) as start:
+            seen = await _until_killed(backend, await start(), "tool")
+            child = await start()
+            async with a2a_http(child.url) as http:
+                caller = A2A(http, "hosted")
+                task = await caller.call("CancelTask", id=seen[0].event["task"]["id"])
+                ended = await caller.get(task["id"])
+    facts = [
+        fact for entry in ended["history"] for part in entry["parts"] for fact in part.get("metadata", {}).values()
+    ]
+    phases = [fact["phase"] for fact in facts if isinstance(fact, dict) and "phase" in fact]
+    assert (ended["status"]["state"], phases) == ("TASK_STATE_CANCELED", ["requested", "interrupted"])
     assert violations(tmp_path / "gateway.db") == []

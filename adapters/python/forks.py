@@ -10,9 +10,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from msgspec import UNSET, UnsetType
 from structlog.contextvars import get_contextvars
 
-from gateway.foundation.logs import write_lines
+from gateway.foundation.logs import LogLine, write_lines
 
 _TOLD = "its code has forked this process, and the copy came back from that code: end the copy with os._exit()"
 
@@ -26,6 +27,15 @@ class _Thread(threading.local):
 
 _thread = _Thread()
 _copied = False
+
+
+class _CopyEnded(LogLine, kw_only=True):
+    event: str = "python.copy-ended"
+    level: str = "error"
+    agent: str | UnsetType
+    tool: str | UnsetType
+    detail: str
+    pid: int
 
 
 def runs_functions(loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -42,14 +52,9 @@ def end_copy(error: BaseException | None = None) -> None:
     with suppress(Exception):
         # The lock of the former one may be held by a thread that this process does not have.
         sys.stderr = os.fdopen(2, "w", closefd=False)
-        facts = {
-            **get_contextvars(),
-            "event": "python.copy-ended",
-            "level": "error",
-            "detail": _TOLD,
-            "pid": os.getpid(),
-        }
-        write_lines([(time.time_ns() // 1_000_000, facts)])
+        bound = get_contextvars()
+        line = _CopyEnded(agent=bound.get("agent", UNSET), tool=bound.get("tool", UNSET), detail=_TOLD, pid=os.getpid())
+        write_lines([(time.time_ns() // 1_000_000, line)])
     os._exit(1)
 
 

@@ -1,7 +1,10 @@
 """Limits of well-formed requests: sizes, ids, ranges. Law: pure; every refusal names its field."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import msgspec
 
@@ -9,7 +12,6 @@ from gateway.a2a import model
 from gateway.a2a.errors import echo, invalid
 from gateway.a2a.model import Json
 
-_IDS = (("tenant", "tenant"), ("taskId", "task_id"), ("id", "id"), ("contextId", "context_id"))
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _PAGE_SIZES = range(1, 101)
 _OUTPUT_MODES = 100
@@ -19,6 +21,8 @@ _SCHEME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _HEADER = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 
 _encoder = msgspec.json.Encoder()
+
+_Check = Callable[[str, Any, "Limits"], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +39,40 @@ class Limits:
 
 def check(request: model.Wire, limits: Limits) -> None:
     """Raises: InvalidParams naming the field."""
-    for field, attribute in _IDS:
-        value = getattr(request, attribute, None)
+    for field, attribute, check_value in _checks(type(request)):
+        value = getattr(request, attribute)
         if value is not None:
-            check_id(field, value, limits)
-    match request:
-        case model.SendMessageRequest():
-            _check_message(request.message, limits)
-            if request.configuration is not None:
-                _check_configuration(request.configuration, limits)
-        case model.ListTasksRequest(page_size=size) if size is not None and size not in _PAGE_SIZES:
-            raise invalid("pageSize", f"must be from 1 to 100, not {size}")
-        case model.TaskPushNotificationConfig():
-            _check_push_config("", request, limits)
-    _check_history_length("historyLength", getattr(request, "history_length", None))
-    _check_metadata("metadata", getattr(request, "metadata", None), limits)
+            check_value(field, value, limits)
+    if isinstance(request, model.SendMessageRequest):
+        _check_message(request.message, limits)
+        if request.configuration is not None:
+            _check_configuration(request.configuration, limits)
+    elif isinstance(request, model.ListTasksRequest):
+        if request.page_size is not None and request.page_size not in _PAGE_SIZES:
+            raise invalid("pageSize", f"must be from 1 to 100, not {request.page_size}")
+    elif isinstance(request, model.TaskPushNotificationConfig):
+        _check_push_config("", request, limits)
+
+
+@cache
+def _checks(kind: type[model.Wire]) -> tuple[tuple[str, str, _Check], ...]:
+    """The fields of this type that several types have: their names on the wire and in the type, and their checks."""
+    fields = (
+        ("tenant", "tenant", check_id),
+        ("taskId", "task_id", check_id),
+        ("id", "id", check_id),
+        ("contextId", "context_id", check_id),
+        ("historyLength", "history_length", _check_history_length),
+        ("metadata", "metadata", _check_metadata),
+    )
+    return tuple(field for field in fields if field[1] in kind.__struct_fields__)
 
 
 def check_id(field: str, value: str, limits: Limits) -> None:
     """Raises: InvalidParams."""
     if len(value) > limits.id_length:
         raise invalid(field, f"must not be longer than {limits.id_length} characters, it has {len(value)}")
-    if _CONTROL.search(value):
+    if not value.isprintable() and _CONTROL.search(value):
         raise invalid(field, f"must not contain control characters or lone surrogates: {echo(value)}")
 
 
@@ -99,7 +115,7 @@ def _check_message(message: model.Message, limits: Limits) -> None:
 def _check_configuration(configuration: model.SendMessageConfiguration, limits: Limits) -> None:
     modes = configuration.accepted_output_modes or ()
     _check_id_list("configuration.acceptedOutputModes", modes, _OUTPUT_MODES, limits)
-    _check_history_length("configuration.historyLength", configuration.history_length)
+    _check_history_length("configuration.historyLength", configuration.history_length, limits)
     if (push := configuration.task_push_notification_config) is not None:
         _check_push_config("configuration.taskPushNotificationConfig.", push, limits)
 
@@ -115,7 +131,7 @@ def _check_id_list(field: str, values: tuple[str, ...], most: int, limits: Limit
         check_id(f"{field}[{index}]", value, limits)
 
 
-def _check_history_length(field: str, value: int | None) -> None:
+def _check_history_length(field: str, value: int | None, _limits: Limits) -> None:
     if value is not None and value < 0:
         raise invalid(field, f"must not be negative, it is {value}")
 

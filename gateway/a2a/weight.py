@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gateway.a2a import tool_calls
-from gateway.a2a.model import Json, ListTasksResponse, Part, Role, SendMessageResponse, Task
+from gateway.a2a.model import Artifact, Json, ListTasksResponse, Message, Part, Role, SendMessageResponse, Task
 
 _VALUES = 2000
 """Parts, and values of JSON, that are looked at. A result with more of them counts as large."""
@@ -24,7 +24,10 @@ def weight(result: object) -> int:
     size, left = 0, _VALUES
     data: list[Json] = []
     for task in _tasks(result):
-        for parts, ours in _parts(task):
+        for holder in (*(task.artifacts or ()), *(task.history or ()), task.status.message):
+            if holder is None:
+                continue
+            parts = holder.parts
             left -= len(parts)
             if left < 0 or size > _ENOUGH:
                 return _MANY
@@ -33,7 +36,7 @@ def weight(result: object) -> int:
                     size += len(part.text)
                 elif part.raw is not None:
                     size += len(part.raw)
-                elif ours and part.metadata is not None and tool_calls.URI in part.metadata:
+                elif _is_of_call(part, holder):
                     # A tool call has a bound, and writing it takes a quarter of the time of looking at its values.
                     size += len(_encoder.encode(part.data))
                 elif isinstance(part.data, dict | list | str):
@@ -42,23 +45,18 @@ def weight(result: object) -> int:
 
 
 def _tasks(result: object) -> Sequence[Task]:
-    match result:
-        case Task():
-            return (result,)
-        case SendMessageResponse(task=Task() as task):
-            return (task,)
-        case ListTasksResponse(tasks=tasks):
-            return tasks
-    return ()
+    if isinstance(result, Task):
+        return (result,)
+    if isinstance(result, SendMessageResponse):
+        return () if result.task is None else (result.task,)
+    return result.tasks if isinstance(result, ListTasksResponse) else ()
 
 
-def _parts(task: Task) -> list[tuple[tuple[Part, ...], bool]]:
-    """The parts of each artifact and of each message, and whether they come from the agent's side."""
-    found = [(artifact.parts, True) for artifact in task.artifacts or ()]
-    found += [(message.parts, message.role is Role.AGENT) for message in task.history or ()]
-    if task.status.message is not None:
-        found.append((task.status.message.parts, True))
-    return found
+def _is_of_call(part: Part, holder: Artifact | Message) -> bool:
+    """Only the agent's side tells of calls."""
+    if part.metadata is None or tool_calls.URI not in part.metadata:
+        return False
+    return not isinstance(holder, Message) or holder.role is Role.AGENT
 
 
 def data_weight(data: Json) -> int:

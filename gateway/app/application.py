@@ -23,7 +23,7 @@ from gateway.foundation.shutdown import Drain
 from gateway.http.auth import KeyAuthentication, NoAuthentication
 from gateway.http.health import Health
 from gateway.http.host_guard import HostGuard, allowed_hosts
-from gateway.http.request_log import RequestLog
+from gateway.http.request_log import RequestLine, RequestLog
 from gateway.http.routes import routes
 from gateway.ledger.port import Ledger
 from gateway.maintenance.backend_deletions import Deletions
@@ -123,7 +123,7 @@ class Gateway:
     def log_refused(self, status: int, peer: str | None) -> None:
         """The line of a request that never reached `app`."""
         if self._requests is not None:
-            self._requests.add("request", {"status": status, "peer": peer})
+            self._requests.add(RequestLine(status=status, peer=peer))
 
     def _agents(self) -> Agents:
         """The agents of the current configuration."""
@@ -149,7 +149,7 @@ class Gateway:
             jwks=push.jwks if push is not None else None,
         )
         router = Router([*served, *self._health.routes()], redirect_slashes=False)
-        app: ASGIApp = HostGuard(router, allowed_hosts(config.server.host, public_url))
+        app: ASGIApp = HostGuard(router.app, allowed_hosts(config.server.host, public_url))
         if self._requests is not None:
             app = RequestLog(app, self._requests, self._clock)
         return LoadedConfig(app, agents, tuple(each.source for each in sources.values()))

@@ -2,9 +2,10 @@
 adapter or a source of tools is closed only when neither a request nor a turn can use it any more."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -67,8 +68,8 @@ class ReloadableApp:
         """The agents of the latest configuration."""
         return self._latest.agents
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._latest(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
+        return self._latest(scope, receive, send)
 
     def replace(self, following: LoadedConfig) -> None:
         """`following` gets new requests; the one before is closed when nothing uses it any more."""

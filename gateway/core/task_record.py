@@ -218,8 +218,11 @@ def _merged(outputs: Sequence[TurnOutput]) -> tuple[Artifact, ...]:
 
 
 def usage_metadata(outputs: Sequence[TurnOutput]) -> dict[str, model.Json]:
-    """The metadata that shows the tokens of the last turn, and of its task so far."""
-    return usage.in_metadata(outputs[-1].usage, usage.total(output.usage for output in outputs)) if outputs else {}
+    """The metadata that shows the tokens of the last turn, and of its task so far; a new dictionary."""
+    if not outputs:
+        return {}
+    turn = outputs[-1].usage
+    return usage.in_metadata(turn, turn if len(outputs) == 1 else usage.total(output.usage for output in outputs))
 
 
 def assemble(
@@ -249,20 +252,22 @@ def assemble(
         status=status,
         artifacts=(_merged(outputs) or None) if artifacts else None,
         history=tuple(history) or None,
-        metadata=(usage_metadata(outputs) | _refused_later(outputs) | _end(status)) or None,
+        metadata=_metadata(status, outputs) or None,
     )
 
 
-def _refused_later(outputs: Sequence[TurnOutput]) -> dict[str, model.Json]:
-    """Says that the backend has refused a turn of the task later, with another message."""
-    later = next((output.refused for output in outputs if output.refused is not None), None)
-    return {} if later is None else {REFUSED: later}
-
-
-def _end(status: model.TaskStatus) -> dict[str, model.Json]:
-    """How the last turn ended, after which a task never continues: what the event of its end says in the same place."""
+def _metadata(status: model.TaskStatus, outputs: Sequence[TurnOutput]) -> dict[str, model.Json]:
+    found = usage_metadata(outputs)
+    for output in outputs:
+        if output.refused is not None:
+            # The backend has refused this turn later, with another message.
+            found[REFUSED] = output.refused
+            break
+    # How the last turn ended, after which a task never continues: what the event of its end says in the same place.
     told = status.message.metadata if status.message is not None else None
-    return {name: told[name] for name in (REFUSED, FINISH, GAP) if name in told} if told else {}
+    if told:
+        found.update({name: told[name] for name in (REFUSED, FINISH, GAP) if name in told})
+    return found
 
 
 # --- answers that are repeated as a whole, which replaces what was streamed of them

@@ -6,28 +6,29 @@ nothing, lines are dropped and counted, and nothing else stops.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from gateway.foundation.logs import write_lines
-
-Line = tuple[int, dict[str, object]]
-"""The time of a line in milliseconds since 1970, and its facts, `event` and `level` among them."""
+from gateway.foundation.logs import LogLine, TimedLine, write_lines
 
 _PAUSE_SECONDS = 0.1
 _MOST = 20_000
 _END_SECONDS = 1.0
 
 
+class _Dropped(LogLine, kw_only=True):
+    lines: int
+
+
 class AccessLog:
     """Use inside `with`; at its end what was added is written."""
 
-    def __init__(self, *, now: Callable[[], int], write: Callable[[Sequence[Line]], None] = write_lines) -> None:
+    def __init__(self, *, now: Callable[[], int], write: Callable[[Sequence[TimedLine]], None] = write_lines) -> None:
         """`now` gives milliseconds since 1970."""
         self._now = now
         self._write = write
-        self._added: deque[tuple[int, str, Mapping[str, object]]] = deque()
+        self._added: deque[TimedLine] = deque()
         self._dropped = 0
         self._waiting = threading.Event()
         self._ending = threading.Event()
@@ -45,12 +46,12 @@ class AccessLog:
         self._waiting.set()
         self._thread.join(_END_SECONDS)
 
-    def add(self, event: str, facts: Mapping[str, object]) -> None:
-        """`facts` are JSON values, and nobody changes them any more."""
+    def add(self, line: LogLine) -> None:
+        """Nobody changes the line any more."""
         if len(self._added) >= _MOST:
             self._dropped += 1
             return
-        self._added.append((self._now(), event, facts))
+        self._added.append((self._now(), line))
         if not self._waiting.is_set():
             self._waiting.set()
 
@@ -63,12 +64,11 @@ class AccessLog:
         self._write_added()
 
     def _write_added(self) -> None:
-        lines: list[Line] = []
+        lines: list[TimedLine] = []
         while self._added:
-            at, event, facts = self._added.popleft()
-            lines.append((at, {"event": event, **facts, "level": "info"}))
+            lines.append(self._added.popleft())
         dropped, self._dropped = self._dropped, 0
         if dropped:
-            lines.append((self._now(), {"event": "access.dropped", "lines": dropped, "level": "warning"}))
+            lines.append((self._now(), _Dropped(event="access.dropped", level="warning", lines=dropped)))
         if lines:
             self._write(lines)

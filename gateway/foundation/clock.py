@@ -21,13 +21,14 @@ _chunks: deque[bytes] = deque()
 os.register_at_fork(after_in_child=_chunks.clear)
 
 
+@lru_cache(maxsize=1024)
 def timestamp(milliseconds: int) -> str:
     """Milliseconds since the epoch as A2A writes them: UTC, three decimals, `Z`. Source: A2A 1.0, section 5.6.1."""
     seconds, rest = divmod(milliseconds, 1000)
     return f"{_second(seconds)}.{rest:03d}Z"
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def _second(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 

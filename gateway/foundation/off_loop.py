@@ -10,7 +10,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LARGE = 1024 * 1024
-"""Bytes. Reading or writing so much JSON takes some milliseconds."""
+"""Bytes. Reading or writing so much JSON takes some milliseconds. What every request does compares with it by itself, because
+four coroutines took 1 % of a GetTask."""
 
 
 async def off_loop(size: int, work: Callable[P, T], *arguments: P.args, **more: P.kwargs) -> T:

@@ -4,6 +4,7 @@ listens only for its own machine, whatever the page's DNS says.
 Source: DNS rebinding, as in CVE-2025-66416.
 """
 
+from collections.abc import Awaitable
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -56,9 +57,9 @@ class HostGuard:
         self._app = app
         self._hosts = hosts
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         refusal = self._refusal(scope) if scope["type"] == "http" else None
-        await (refusal or self._app)(scope, receive, send)
+        return (refusal or self._app)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Reply | None:
         headers: list[tuple[bytes, bytes]] = scope["headers"]

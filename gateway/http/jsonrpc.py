@@ -4,6 +4,7 @@ Law: an error of a call has status 200; only errors of the transport have anothe
 """
 
 import re
+from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
@@ -30,12 +31,11 @@ class JsonRpc:
         self._pipeline = pipeline
         self._id = b"null"
 
-    async def serve(self, agent: str | None, scope: Scope, receive: Receive, send: Send) -> None:
+    def serve(self, agent: str | None, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         """`agent` is the one that the path names."""
         if scope["method"] != "POST":
-            await _NOT_ALLOWED(scope, receive, send)
-            return
-        await self._pipeline.respond(self._answer(agent, scope, receive), self._refuse, scope, receive, send)
+            return _NOT_ALLOWED(scope, receive, send)
+        return self._pipeline.respond(self._answer(agent, scope, receive), self._refuse, scope, receive, send)
 
     def _refuse(self, error: A2AError) -> Reply:
         return Reply(self._error(error), rpc_status(error), headers=error_headers(error))

@@ -22,12 +22,12 @@ from gateway.a2a.wire.v1_0 import Dialect, Method, negotiate
 from gateway.config.gateway import LimitsConfig
 from gateway.core.agents import Agent, Agents
 from gateway.foundation.clock import Clock
-from gateway.foundation.off_loop import off_loop
+from gateway.foundation.off_loop import LARGE
 from gateway.foundation.shutdown import Drain
 from gateway.http.auth import Authenticator, Identity
 from gateway.http.headers import ServiceParameters, refuse_media_type
 from gateway.http.reply import Reply, reason
-from gateway.http.request_log import note
+from gateway.http.request_log import line_of
 from gateway.http.sse import Envelope, EventResponse, StreamSettings
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.operations.call import EventStream, OperationCall
@@ -117,7 +117,7 @@ class Pipeline:
         self._quotas.request(identity.caller)
         if agent is not None:
             self.agents.resolve(agent, None)
-        note(scope, principal=identity.caller.principal)
+        line_of(scope).principal = identity.caller.principal
         return AdmittedRequest(agent, ServiceParameters.of(scope), identity, scope)
 
     async def read_json(
@@ -133,14 +133,16 @@ class Pipeline:
         if not body and empty is not ...:
             return Document(body, empty)
         depth = self._depth if depth is None else depth
-        return Document(body, await off_loop(len(body), strict_json.decode, body, depth))
+        if len(body) > LARGE:
+            return Document(body, await asyncio.to_thread(strict_json.decode, body, depth))
+        return Document(body, strict_json.decode(body, depth))
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
+        if "gateway.arrived" in scope.get("extensions", ()):
+            return await self._collect(receive)
         for name, value in scope["headers"]:
             if name == b"content-length" and value.isdigit() and len(value) < 20 and int(value) > self._body:
                 raise self._too_large()
-        if "gateway.arrived" in scope.get("extensions", ()):
-            return await self._collect(receive)
         try:
             async with asyncio.timeout(_BODY_TIMEOUT):
                 return await self._collect(receive)
@@ -171,10 +173,11 @@ class Pipeline:
         Raises: A2AError.
         """
         dialect = negotiate(admitted.parameters.version)
-        method, request = await off_loop(size, read, dialect)
+        method, request = read(dialect) if size <= LARGE else await asyncio.to_thread(read, dialect)
         checks.check(request, self.limits)
         agent = self.agents.resolve(admitted.agent, request.tenant)
-        note(admitted.scope, agent=agent.name, operation=method.name)
+        line = line_of(admitted.scope)
+        line.agent, line.operation = agent.name, method.name
         requested = admitted.parameters.extensions(self.limits)
         active = _activate(agent, requested, method)
         call = OperationCall(
@@ -193,7 +196,12 @@ class Pipeline:
             stream = await self._open_stream(perform, call, request)
             return EventResponse(stream, envelope, self._streams, headers, on_revocation)
         result = await perform(call, request)
-        body = envelope.empty if result is None else await off_loop(weight(result), dialect.encode, result)
+        if result is None:
+            body = envelope.empty
+        elif weight(result) <= LARGE:
+            body = dialect.encode(result)
+        else:
+            body = await asyncio.to_thread(dialect.encode, result)
         return Reply(b"%b%b%b" % (envelope.head, body, envelope.tail), media_type=envelope.media_type, headers=headers)
 
     async def _open_stream(self, perform: Perform, call: OperationCall, request: Any) -> EventStream:
@@ -212,16 +220,16 @@ class Pipeline:
         try:
             response = await work
         except A2AError as error:
-            note(scope, error=reason(error))
+            line_of(scope).error = reason(error)
             response = refuse(error)
         except LedgerUnavailable as error:
             log.warning("storage unavailable", error=str(error))
-            note(scope, error="BUSY")
+            line_of(scope).error = "BUSY"
             response = refuse(_storage_error(error))
         except _ClientGone:
             return
         except Exception as error:  # noqa: BLE001  # the caller gets a response to any error, and none of its text
-            note(scope, error="INTERNAL_ERROR")
+            line_of(scope).error = "INTERNAL_ERROR"
             response = refuse(self.unexpected(error))
         await response(scope, receive, send)
 

@@ -4,14 +4,31 @@ Law: the line holds nothing of a request but its address, method and path; a req
 """
 
 from collections.abc import Awaitable
-from typing import Any
 
+from msgspec import UNSET, UnsetType
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
+from gateway.foundation.logs import LogLine
 
-_FACTS = "gateway.facts"
+_LINE = "gateway.line"
+
+
+class RequestLine(LogLine, kw_only=True, gc=False):
+    """The caller, agent and operation are unset for a request that is refused before they are known, and for one that has
+    none. `status` is 0 without an answer. `ms` is the time until the end of the answer."""
+
+    event: str = "request"
+    method: str | UnsetType = UNSET
+    path: str | UnsetType = UNSET
+    principal: str | UnsetType = UNSET
+    agent: str | UnsetType = UNSET
+    operation: str | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    status: int = 0
+    ms: float | UnsetType = UNSET
+    peer: str | None = None
 
 
 class RequestLog:
@@ -23,30 +40,26 @@ class RequestLog:
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        facts: dict[str, Any] = {"method": scope["method"], "path": scope["path"]}
-        scope[_FACTS] = facts
-        began, status = self._clock.monotonic(), 0
+        line = scope[_LINE] = RequestLine(method=scope["method"], path=scope["path"])
+        began = self._clock.monotonic()
 
         # Not a coroutine of its own: a stream sends many messages.
         def noted(message: Message) -> Awaitable[None]:
-            nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
+                line.status = int(message["status"])
             return send(message)
 
         try:
             await self._app(scope, receive, noted)
         finally:
             peer = scope.get("client")
-            facts["status"] = int(status)
-            facts["ms"] = round((self._clock.monotonic() - began) * 1000, 1)
-            facts["peer"] = peer[0] if peer else None
-            del scope[_FACTS]
-            self._access.add("request", facts)
+            line.peer = peer[0] if peer else None
+            line.ms = int((self._clock.monotonic() - began) * 10_000) / 10
+            del scope[_LINE]
+            self._access.add(line)
 
 
-def note(scope: Scope, **facts: str) -> None:
-    """Adds facts to the line of this request, where it gets one."""
-    found = scope.get(_FACTS)
-    if found is not None:
-        found.update(facts)
+def line_of(scope: Scope) -> RequestLine:
+    """The line of this request, or a line that is not written, where requests get none."""
+    found: RequestLine | None = scope.get(_LINE)
+    return RequestLine() if found is None else found

@@ -9,10 +9,13 @@
 /.well-known/jwks.json                       the public keys of signed notifications, where they are signed
 """
 
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope, Send
 
 from gateway.a2a.errors import NotFound
@@ -32,8 +35,11 @@ from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import Quotas
 from gateway.operations.service import Operations
 
+_BASE = "/a2a"
+_BELOW = "/a2a/"
 _CARD = [".well-known", "agent-card.json"]
 _PREFIXES = 3  # /a2a, /a2a/{agent} and /a2a/{agent}/{tenant}: an operation's path follows one of them
+_App = Callable[[Scope, Receive, Send], Coroutine[Any, Any, None]]
 _NOT_FOUND = rest_reply(NotFound("nothing stands at this address"))
 
 
@@ -51,16 +57,14 @@ def routes(
     quotas: Quotas | None = None,
     push_configs: PushConfigs | None = None,
     jwks: bytes | None = None,
-) -> list[Route]:
+) -> list[BaseRoute]:
     """The routes of both HTTP bindings, the cards, and the admin API. `drain`, once set, ends every stream."""
     clock = clock or Clock()
     pipeline = Pipeline(operations, agents, auth, limits, clock, drain, quotas or Quotas(clock))
     started = datetime.fromtimestamp(clock.now() / 1000, UTC)
     cards = Cards(agents, public_url, started)
-    a2a = _A2A(pipeline, cards)
-    found = [
-        Route("/a2a/{rest:path}", a2a),
-        Route("/a2a", a2a),
+    found: list[BaseRoute] = [
+        _A2A(pipeline, cards),
         Route("/.well-known/agent-card.json", cards),
         *admin_routes(pipeline, contexts, transfer, push_configs),
     ]
@@ -70,41 +74,44 @@ def routes(
 
 
 @dataclass(frozen=True, slots=True)
-class _A2A:
-    """Everything under /a2a. One match on the segments of the path finds the binding, without a regular expression each."""
+class _A2A(BaseRoute):
+    """Everything under /a2a. The segments of the path find the binding, without a regular expression each."""
 
     pipeline: Pipeline
     cards: Cards
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        segments = scope["path_params"].get("rest", "").split("/")
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        path = scope["path"]
+        return (Match.FULL if path.startswith(_BELOW) or path == _BASE else Match.NONE), {}
+
+    # Nor a coroutine of its own.
+    def handle(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
+        return self._app(scope)(scope, receive, send)
+
+    def _app(self, scope: Scope) -> _App:
+        segments = scope["path"][len(_BELOW) :].split("/")
         if segments[-1] == "":
             segments.pop()
-        if "" in segments or b"%2f" in scope.get("raw_path", b"").lower():
+        raw = scope.get("raw_path", b"")
+        if "" in segments or (b"%" in raw and b"%2f" in raw.lower()):
             # A proxy may have authorised another path than the one that these segments would lead to.
-            await _NOT_FOUND(scope, receive, send)
-            return
+            return _NOT_FOUND
         operation = _operation(segments)
         match segments:
-            case []:
-                await self._base(scope, receive, send)
             case [agent] if operation is None:
-                await JsonRpc(self.pipeline).serve(agent, scope, receive, send)
-            case [*named, _, _] if segments[-2:] == _CARD and len(named) < 2:
-                await self.cards.serve(named[0] if named else None, scope, receive, send)
+                return partial(JsonRpc(self.pipeline).serve, agent)
             case _ if operation is not None:
                 named, found = operation
-                agent = named[0] if named else None
                 tenant = named[1] if len(named) > 1 else None
-                await Rest(self.pipeline, found, tenant).serve(agent, scope, receive, send)
+                return partial(Rest(self.pipeline, found, tenant).serve, named[0] if named else None)
+            case [] if scope["method"] in ("GET", "HEAD"):
+                return self.cards.serve_list
+            case []:
+                return partial(JsonRpc(self.pipeline).serve, None)
+            case [*named, _, _] if segments[-2:] == _CARD and len(named) < 2:
+                return partial(self.cards.serve, named[0] if named else None)
             case _:
-                await _NOT_FOUND(scope, receive, send)
-
-    async def _base(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] in ("GET", "HEAD"):
-            await self.cards.serve_list(scope, receive, send)
-        else:
-            await JsonRpc(self.pipeline).serve(None, scope, receive, send)
+                return _NOT_FOUND
 
 
 def _operation(segments: list[str]) -> tuple[list[str], Resource] | None:

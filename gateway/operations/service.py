@@ -1,6 +1,8 @@
 """The eleven operations of A2A 1.0, section 3.1. Law: checks, one commit, then work; a task that the caller may not see does
 not exist for it; an answer without a stream is the drained stream."""
 
+from collections.abc import Awaitable
+
 from gateway.a2a import model
 from gateway.a2a.errors import (
     Busy,
@@ -154,8 +156,8 @@ class Operations:
 
     # --- tasks
 
-    async def get_task(self, call: OperationCall, request: model.GetTaskRequest) -> model.Task:
-        return await self._reader.task(call, request.id, request.history_length)
+    def get_task(self, call: OperationCall, request: model.GetTaskRequest) -> Awaitable[model.Task]:
+        return self._reader.task(call, request.id, request.history_length)
 
     async def list_tasks(self, call: OperationCall, request: model.ListTasksRequest) -> model.ListTasksResponse:
         since = request.status_timestamp_after

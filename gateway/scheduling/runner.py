@@ -7,12 +7,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
-import msgspec
 import structlog
+from msgspec import UNSET, UnsetType
 
 from gateway.a2a.model import INTERRUPTED, TERMINAL
 from gateway.core.agents import Agent
-from gateway.core.usage import NONE
 from gateway.engine.fanout import Fanout
 from gateway.engine.other_processes import LogTail
 from gateway.engine.preparation import Parked
@@ -21,6 +20,7 @@ from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.engine.turn_runner import TurnRunner
 from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
+from gateway.foundation.logs import LogLine
 from gateway.foundation.shutdown import InFlight
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.leases import UnfinishedTurn
@@ -248,7 +248,7 @@ class Runner:
                 self._park(run, queue)
             else:
                 if self._access is not None:
-                    self._access.add("turn", _turn_line(run, outcome, self.runtime.clock.monotonic() - began))
+                    self._access.add(_turn_line(run, outcome, self.runtime.clock.monotonic() - began))
                 self._remove(run, queue)
 
     def _park(self, run: TurnRun, queue: ThreadQueue) -> None:
@@ -280,19 +280,40 @@ class Runner:
         run.done.set_result(None)
 
 
-def _turn_line(run: TurnRun, outcome: str, seconds: float) -> dict[str, object]:
-    """The line of a turn, from its begin in this process to its end, its pause, or the end of the process. `outcome` is
-    empty where the state of the task tells it."""
+class _TurnLine(LogLine, kw_only=True, gc=False):
+    """The line of a turn, from its begin in this process to its end, its pause, or the end of the process. The numbers of
+    tokens are those that the backend has reported."""
+
+    event: str = "turn"
+    agent: str
+    context: str
+    task: str
+    turn: str
+    principal: str
+    outcome: str
+    ms: float
+    input_tokens: int | UnsetType = UNSET
+    cached_tokens: int | UnsetType = UNSET
+    output_tokens: int | UnsetType = UNSET
+    reasoning_tokens: int | UnsetType = UNSET
+    total_tokens: int | UnsetType = UNSET
+
+
+def _turn_line(run: TurnRun, outcome: str, seconds: float) -> _TurnLine:
+    """`outcome` is empty where the state of the task tells it."""
     state, usage = run.live.status.state, run.live.outputs[-1].usage
     ended = state in TERMINAL or state in INTERRUPTED
-    tokens = {} if usage is NONE else msgspec.structs.asdict(usage)
-    return {
-        "agent": run.agent.name,
-        "context": run.live.context_id,
-        "task": run.live.id,
-        "turn": run.turn,
-        "principal": run.caller.principal,
-        "outcome": outcome or (state.removeprefix("TASK_STATE_").lower().replace("_", "-") if ended else "left"),
-        "ms": round(seconds * 1000, 1),
-        **{name: count for name, count in tokens.items() if count is not None},
-    }
+    line = _TurnLine(
+        agent=run.agent.name,
+        context=run.live.context_id,
+        task=run.live.id,
+        turn=run.turn,
+        principal=run.caller.principal,
+        outcome=outcome or (state.removeprefix("TASK_STATE_").lower().replace("_", "-") if ended else "left"),
+        ms=int(seconds * 10_000) / 10,
+    )
+    for name in usage.__struct_fields__:
+        count = getattr(usage, name)
+        if count is not None:
+            setattr(line, name, count)
+    return line

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gateway.a2a.model import Message
-from gateway.foundation.off_loop import off_loop
+from gateway.foundation.off_loop import LARGE, off_loop
 from gateway.ledger.api_keys import ApiKey
 from gateway.ledger.calls import LatestCall, MeasuredCall, UnknownCall
 from gateway.ledger.documents import ContextDocument
@@ -76,13 +76,19 @@ class Reads:
     async def whole_task(
         self, caller: Caller, agent: str, task_id: str, history: int | None = None
     ) -> tuple[TaskRecord, tuple[TurnRecord, ...]] | None:
-        sql = compiled.WHOLE_TASK if history is None else compiled.RECENT_TASK
-        which = {"task": task_id} if history is None else recent_values(task_id, history)
-        rows = await self._readers.lookup(sql, {**_owned(caller, agent), **which})
+        sql, values = compiled.WHOLE_TASK, _owned(caller, agent)
+        if history is None:
+            values["task"] = task_id
+        else:
+            sql = compiled.RECENT_TASK
+            values |= recent_values(task_id, history)
+        rows = await self._readers.lookup(sql, values)
         if not rows:
             return None
         of_turns = [row[_TASK_COLUMNS:] for row in rows]
-        return await off_loop(sum(map(turn_size, of_turns)), _whole_task, rows[0][:_TASK_COLUMNS], of_turns)
+        if sum(map(turn_size, of_turns)) > LARGE:
+            return await asyncio.to_thread(_whole_task, rows[0][:_TASK_COLUMNS], of_turns)
+        return _whole_task(rows[0][:_TASK_COLUMNS], of_turns)
 
     async def tasks(self, caller: Caller, agent: str, where: TaskFilter, limits: PageLimits) -> TaskPage:
         after_at, after_id = where.after or (None, None)

@@ -14,6 +14,7 @@ from gateway.a2a.errors import ParseError, echo, invalid
 from gateway.a2a.model import Json
 
 MAX_INTEGER_DIGITS = 20
+_SPACE = " \t\n\r"
 
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
@@ -61,7 +62,13 @@ def decode(body: bytes, max_depth: int) -> Json:
     if body.count(b"[") + body.count(b"{") > max_depth and _depth(body) > max_depth:
         raise ParseError(f"Invalid JSON payload: it is nested deeper than {max_depth} levels")
     try:
-        return _decoder.decode(body.decode("utf-8"))
+        text = body.decode("utf-8")
+        if text.startswith("{"):
+            # Without the search for white space in front of it and behind it.
+            value, end = _decoder.raw_decode(text)
+            if end == len(text) or not text[end:].strip(_SPACE):
+                return value
+        return _decoder.decode(text)
     except UnicodeDecodeError as error:
         raise ParseError(f"Invalid JSON payload: it is not UTF-8 at byte {error.start}") from None
     except json.JSONDecodeError as error:

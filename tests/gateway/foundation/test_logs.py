@@ -10,6 +10,12 @@ import pytest
 from gateway.foundation.logs import log_format
 
 CONFIGURED = "import logging; from gateway.foundation.logs import configure_logging; configure_logging({}); "
+LINES = """import os, time, msgspec
+from gateway.foundation.logs import LogLine, write_lines
+class Line(LogLine, kw_only=True):
+    path: str | msgspec.UnsetType = msgspec.UNSET
+    ms: float | msgspec.UnsetType = msgspec.UNSET
+"""
 
 
 def logged(code: str, settings: str = "") -> list[str]:
@@ -192,26 +198,25 @@ def test_a_traceback_of_a_text_is_readable_and_cannot_be_taken_for_lines_of_the_
 @pytest.mark.parametrize("processors", ["[]", "[structlog.dev.ConsoleRenderer()]"])
 def test_a_function_that_configures_structlog_changes_no_line_that_is_written_so(processors: str) -> None:
     code = f"""import structlog; structlog.configure(processors={processors})
-from gateway.foundation.logs import write_lines; write_lines([(0, {{'event': 'turn', 'level': 'info'}})])"""
+from gateway.foundation.logs import LogLine, write_lines; write_lines([(0, LogLine(event='turn'))])"""
     (line,) = logged(code)
     assert json.loads(line) == {"event": "turn", "level": "info", "timestamp": "1970-01-01T00:00:00.000Z"}
 
 
 def test_several_lines_are_written_in_the_form_of_all_others() -> None:
-    code = "from gateway.foundation.logs import write_lines; write_lines([(0, {'event': 'turn', 'level': 'info', 'ms': 1})])"
+    code = "write_lines([(0, Line(event='turn', ms=1.5))])"
 
-    assert [json.loads(line) for line in logged(code)] == [
-        {"event": "turn", "level": "info", "ms": 1, "timestamp": "1970-01-01T00:00:00.000Z"}
+    assert [json.loads(line) for line in logged(LINES + code)] == [
+        {"event": "turn", "ms": 1.5, "level": "info", "timestamp": "1970-01-01T00:00:00.000Z"}
     ]
-    (line,) = logged(f"import os, time; os.environ['TZ'] = 'UTC'; time.tzset(); {code}", TEXT)
-    assert line == "1970-01-01 00:00:00 [info     ] turn ms=1"
+    (line,) = logged(f"{LINES}os.environ['TZ'] = 'UTC'; time.tzset(); {code}", TEXT)
+    assert line == "1970-01-01 00:00:00 [info     ] turn ms=1.5"
 
 
 @pytest.mark.parametrize("path", ["/\x9b2J", "/\ud800", "/\u202e", "/\n{}"])
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_lines_that_are_written_together_are_as_safe_as_others(path: str, form: str) -> None:
-    facts = {"event": "request", "level": "info", "path": path}
-    code = f"from gateway.foundation.logs import write_lines; write_lines([(0, {facts!r})])"
+    code = f"{LINES}write_lines([(0, Line(event='request', path={path!r}))])"
 
     (line,) = logged(code, f"form='{form}'")
     assert line.isascii()

@@ -45,8 +45,11 @@ _LENIENT = {"lenient_data_after_close": True, "lenient_version": True}
 _NO_REQUEST = "this is no request of HTTP, or not one that can be read safely"
 
 _HEAD_BYTES = 64 * 1024
-"""Limit for an incomplete head, without the piece of data in which it begins. The application checks the size of a complete
-head."""
+"""Limit for an incomplete head, without the piece of data in which it begins, and for what comes in a body without a byte of
+it: fields behind it, extensions of its chunks. The application checks the size of a complete head."""
+
+_PIPELINED = 100
+"""Requests that may wait for the answer to an earlier one. uvicorn reads on after each answer, and keeps any number."""
 
 
 class _Part(Enum):
@@ -89,7 +92,11 @@ class Connection(HttpToolsProtocol):
         self._timed: _Part | None = _Part.NOTHING
         self._timer: TimerHandle | None = None
         self._head_bytes = 0
+        self._body_grows = False
         self._refused = False
+        self._reads_no_more = False
+        self._refusal: tuple[int, str, str] | None = None
+        """What is answered behind the answers to earlier requests: status, name and message. Nothing more is read then."""
         self._served: RequestResponseCycle | None = None
         self._unread = 0
         self._blocked: TimerHandle | None = None
@@ -118,9 +125,10 @@ class Connection(HttpToolsProtocol):
             self._served = None
 
     def data_received(self, data: bytes) -> None:
-        if self._refused:
+        if self._refused or self._reads_no_more:
             return
         self._unset_keepalive_if_required()
+        self._body_grows = False
         try:
             self._parse(data)
         except HttpParserError as error:
@@ -131,16 +139,20 @@ class Connection(HttpToolsProtocol):
                     self._end_unreadable()
         if self._refused:
             return
+        if self._reads_no_more:
+            return
         if self._part is not self._timed:
             self._timed = self._part
             self._set_timer()
         elif self._part is _Part.NOTHING and self._timer is None and not self._answering:
             # Empty lines between two requests have ended the wait for the next request.
             self._wait(self.head_seconds, self._close)
-        elif self._part is _Part.HEAD:
-            self._head_bytes += len(data)
+        elif self._part is not _Part.NOTHING:
+            self._head_bytes = 0 if self._body_grows else self._head_bytes + len(data)
             if self._head_bytes > _HEAD_BYTES:
-                self._refuse(431, "INVALID_ARGUMENT", "the head of the request is too large")
+                where = "in the head" if self._part is _Part.HEAD else "behind the body"
+                self._drop_unfinished()
+                self._refuse(431, "INVALID_ARGUMENT", f"the fields {where} of the request are too large")
 
     def _parse(self, data: bytes) -> None:
         """Reads a request with `Upgrade` as if it had none (RFC 9110, section 7.8). Raises: HttpParserError.
@@ -169,9 +181,17 @@ class Connection(HttpToolsProtocol):
     def _end_unreadable(self) -> None:
         """Answers with 400, but not in the middle of a response or in the place of an earlier one."""
         self.logger.warning(_NO_REQUEST)
-        if self._part is _Part.BODY and not self.pipeline and not self.cycle.response_started:
-            self._abandon()
+        self._drop_unfinished()
         self._refuse(400, "INVALID_ARGUMENT", _NO_REQUEST)
+
+    def _drop_unfinished(self) -> None:
+        """The request whose body is being read never arrives, and is not answered."""
+        if self._part is not _Part.BODY:
+            return
+        if self._served is not self.cycle:
+            self.pipeline.popleft()
+        elif not self.cycle.response_started:
+            self._abandon()
 
     def _head_without_upgrade(self) -> bytes:
         """The head that was read last."""
@@ -187,8 +207,12 @@ class Connection(HttpToolsProtocol):
         if self.parser.should_upgrade():
             return  # `_parse` begins it again
         self._read_head()
+        if len(self.pipeline) >= _PIPELINED:
+            raise HeadRefused(
+                429, "RESOURCE_EXHAUSTED", f"more than {_PIPELINED} requests wait on this connection for their answers"
+            )
         super().on_headers_complete()
-        self._part = _Part.BODY
+        self._part, self._head_bytes = _Part.BODY, 0
         # Fields behind a body are no headers (RFC 9110, section 6.5.1); uvicorn would append them to those of the request.
         self.headers = []
 
@@ -203,6 +227,10 @@ class Connection(HttpToolsProtocol):
         if version == "1.0":
             # HTTP/1.0 has no response before the response (RFC 9110, section 10.1.1).
             self.expect_100_continue = False
+
+    def on_body(self, body: bytes) -> None:
+        self._body_grows = True
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         if self._part is _Part.HEAD:
@@ -235,12 +263,13 @@ class Connection(HttpToolsProtocol):
         has begun ends at once, and one that has not begun has a time limit.
         """
         self._outgoing.flush()  # what is written goes out, also where the loop closes the transport now
-        served = self._served
-        if self._refused or self._part is not _Part.NOTHING or not self._answering:
+        serving = self._serving
+        if self._refused or serving is None or serving.response_started:
             return False
-        if served is None or served.response_started:
-            return False
-        self.cycle.keep_alive = False
+        if self._refusal is None:
+            if self._part is not _Part.NOTHING:
+                return False
+            self.cycle.keep_alive = False
         if self._timer is None:
             self._wait(self.half_closed_seconds, self._response_is_late)
         return True
@@ -261,9 +290,13 @@ class Connection(HttpToolsProtocol):
             self._stop_watching()
 
     def on_response_complete(self) -> None:
+        last = not self.pipeline
         super().on_response_complete()
         if self.transport.is_closing():
             self._watch()
+        elif last and self._refusal is not None:
+            self._unset_keepalive_if_required()
+            self._send_refusal(*self._refusal)
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
@@ -294,6 +327,12 @@ class Connection(HttpToolsProtocol):
             self._blocked = None
 
     # --- time limits of a request
+
+    @property
+    def _serving(self) -> RequestResponseCycle | None:
+        """The request that is being answered; others may wait for their turn."""
+        served = self._served
+        return None if served is None or served.response_complete or served.disconnected else served
 
     @property
     def _answering(self) -> bool:
@@ -339,18 +378,26 @@ class Connection(HttpToolsProtocol):
             self._close()
 
     def _refuse(self, status: int, name: str, message: str) -> None:
-        """While an earlier request of the connection is being answered, the connection just ends."""
+        """Answers behind the answers to earlier requests. Where one of these has begun, which may be a stream without an end,
+        the connection just ends."""
         self._stop()
-        if self._answering or self.transport.is_closing():
+        if self.transport.is_closing():
+            self._close()
+        elif not self._serving:
+            self._send_refusal(status, name, message)
+        elif self._serving.response_started:
             self._close()
         else:
-            body = status_body(status, name, message)
-            self.transport.write(
-                b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
-                % (STATUS_LINE[status], len(body), body)
-            )
-            self._linger(_LINGER_SECONDS)
-            self.told(status, self.client[0] if self.client else None)
+            self._refusal, self._reads_no_more = (status, name, message), True
+
+    def _send_refusal(self, status: int, name: str, message: str) -> None:
+        body = status_body(status, name, message)
+        self.transport.write(
+            b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+            % (STATUS_LINE[status], len(body), body)
+        )
+        self._linger(_LINGER_SECONDS)
+        self.told(status, self.client[0] if self.client else None)
 
     def _linger_unread(self) -> bool:
         """Whether a complete response ends its connection before the request has arrived: the peer may still send the rest."""

@@ -280,7 +280,7 @@ async def test_an_endless_head_is_refused() -> None:
         await peer.say(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
         await all_is_read(connect)
         await peer.say(b"y" * 66_000)
-        assert told(await peer.rest()) == (431, "the head of the request is too large")
+        assert told(await peer.rest()) == (431, "the fields in the head of the request are too large")
 
 
 async def test_a_client_that_still_sends_an_endless_head_gets_the_answer() -> None:
@@ -344,15 +344,82 @@ async def test_a_bad_request_writes_nothing_into_the_answer_of_an_earlier_one(be
         assert await peer.rest() == b"begun"
 
 
-async def test_a_bad_request_is_not_answered_in_the_place_of_an_earlier_one() -> None:
-    async def waits(scope: Scope, receive: Receive, send: Send) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
+class Held:
+    """Answers as `echo` does, but not before `go_on` is set."""
 
-    async with served(waits) as connect:
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.begun.set()
+        await self.go_on.wait()
+        await echo(scope, receive, send)
+
+
+@pytest.mark.parametrize("behind", [b"hello\r\n\r\n", b"}", GET + CHUNKED + NO_CHUNK])
+async def test_a_bad_request_is_answered_behind_the_earlier_ones(behind: bytes) -> None:
+    held = Held()
+    async with served(held) as connect:
+        peer = await connect()
+        await peer.say(GET + behind)
+        await soon(held.begun.wait())
+        held.go_on.set()
+        assert [await peer.answer() for _ in range(1 + behind.count(GET))] == [(200, 0)] * (1 + behind.count(GET))
+        assert told(await peer.rest())[0] == 400
+
+
+async def test_a_bad_request_is_answered_behind_an_earlier_one_also_where_the_client_sends_nothing_more() -> None:
+    held = Held()
+    async with served(held) as connect:
         peer = await connect()
         await peer.say(GET + b"hello\r\n\r\n")
-        assert await peer.rest() == b""
+        peer.end()
+        await soon(held.begun.wait())
+        held.go_on.set()
+        assert await peer.answer() == (200, 0)
+        assert told(await peer.rest())[0] == 400
+
+
+async def test_no_more_than_a_hundred_requests_wait_on_a_connection() -> None:
+    held = Held()
+    async with served(held) as connect:
+        peer = await connect()
+        await peer.say(GET * 5000)
+        await soon(held.begun.wait())
+        held.go_on.set()
+        assert [await peer.answer() for _ in range(101)] == [(200, 0)] * 101
+        assert told(await peer.rest()) == (429, "more than 100 requests wait on this connection for their answers")
+
+
+async def test_many_requests_in_a_row_are_answered_where_few_of_them_wait() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        for _ in range(5):
+            await peer.say(GET * 100)
+            assert [await peer.answer() for _ in range(100)] == [(200, 0)] * 100
+
+
+@pytest.mark.parametrize("piece", [b"x" * 5000, b"a: b\r\n" * 1000])
+async def test_endless_fields_behind_a_body_are_refused(piece: bytes) -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(CHUNKED + b"5\r\nhello\r\n0\r\na: " + piece)
+        for _ in range(30):
+            await all_is_read(connect)
+            await peer.say(piece)
+        assert told(await peer.rest()) == (431, "the fields behind the body of the request are too large")
+
+
+async def test_a_body_of_many_small_chunks_is_no_large_field() -> None:
+    async with served(echo) as connect:
+        peer = await connect()
+        await peer.say(CHUNKED)
+        for _ in range(100):
+            await peer.say(b"1\r\nx\r\n" * 200)
+            await all_is_read(connect)
+        await peer.say(b"0\r\n\r\n")
+        assert await peer.answer() == (200, 20_000)
 
 
 @pytest.mark.parametrize("leave", [Peer.leave, Peer.reset])

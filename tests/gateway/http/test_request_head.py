@@ -152,15 +152,12 @@ async def test_what_is_no_version_of_http_is_a_bad_request(version: bytes) -> No
         assert b" 400 " in (await peer.rest()).split(b"\r\n", 1)[0]
 
 
-async def test_a_request_of_another_version_behind_one_that_is_being_answered_ends_the_connection() -> None:
-    async def waits(scope: Scope, receive: Receive, send: Send) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    async with served(waits) as connect:
+async def test_a_request_of_another_version_is_refused_behind_the_answer_to_an_earlier_one() -> None:
+    async with served(tell) as connect:
         peer = await connect()
         await peer.say(GET + post(b"/", version=b"HTTP/2.0"))
-        assert await peer.rest() == b""
+        assert (await peer.answer())[0] == 200
+        assert told(await peer.rest())[0] == 505
 
 
 async def test_each_refusal_is_told_to_the_log() -> None:

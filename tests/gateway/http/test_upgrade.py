@@ -163,18 +163,18 @@ async def test_a_tunnel_is_refused_and_none_of_its_data_is_a_request(target: byt
             assert told(await peer.rest()) == (501, "this server opens no tunnel: CONNECT is not served")
 
 
-async def test_a_tunnel_behind_a_request_that_is_being_answered_ends_the_connection() -> None:
+async def test_a_tunnel_is_refused_behind_the_answer_to_an_earlier_request_and_nothing_in_it_is_read() -> None:
     asked: list[str] = []
 
-    async def late(scope: Scope, receive: Receive, send: Send) -> None:
+    async def noted(scope: Scope, receive: Receive, send: Send) -> None:
         asked.append(scope["path"])
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await tell(scope, receive, send)
 
-    async with served(late) as connect:
+    async with served(noted) as connect:
         peer = await connect()
         await peer.say(GET + b"CONNECT example.com:443 HTTP/1.1\r\nHost: localhost\r\n\r\n" + NEXT)
-        assert await peer.rest() == b""
+        assert (await peer.answer())[0] == 200
+        assert told(await peer.rest())[0] == 501
     assert asked == ["/"]
 
 

@@ -29,6 +29,7 @@ OVERRIDDEN = {
     "eof_received": ["self"],
     "on_message_begin": ["self"],
     "on_headers_complete": ["self"],
+    "on_body": ["self", "body"],
     "on_message_complete": ["self"],
     "on_response_complete": ["self"],
     "pause_writing": ["self"],

@@ -323,8 +323,9 @@ def _events(rows: Database) -> Iterator[str]:
 
 
 def _told(task: str, events: list[Row], *, ended: bool) -> Iterator[str]:
-    """Of each tool call at most one start and one end, the start first, and nothing behind the end; one that waited for its
-    user's consent starts once more. Where the task has ended, each call that its caller has seen has ended too."""
+    """Of each tool call at most one start and one end, the start first, the call before its end, and nothing behind the end;
+    one that waited for its user's consent starts once more. Where the task has ended, each call that its caller has seen has
+    ended too."""
     last: dict[str, int] = {}
     begun: set[str] = set()
     for event in events:
@@ -344,6 +345,8 @@ def _told(task: str, events: list[Row], *, ended: bool) -> Iterator[str]:
                 yield f"I4: task {task} tells {fact['phase']} of {fact['callId']} out of order"
             last[fact["callId"]] = rank
             begun |= {fact["callId"]} if fact["phase"] == "requested" else set()
+            if rank == _LAST and fact["callId"] not in begun:
+                yield f"I4: task {task} shows an outcome of {fact['callId']}, and not the call"
     if ended:
         for call in sorted(begun):
             if last[call] != _LAST:

@@ -11,12 +11,13 @@ import structlog
 
 from gateway.a2a import tool_calls
 from gateway.a2a.model import Message, Part, Role, TaskState
-from gateway.a2a.tool_calls import HIDDEN, Place, Update, rendering
+from gateway.a2a.tool_calls import HIDDEN, CallFacts, Phase, Place, Rendering, Update, rendering
 from gateway.core import commit_points, ownership
 from gateway.core.agents import AgentPolicies
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN, safe_text
-from gateway.core.task_record import TurnOutput, calls_without_end, replay_events, usage_metadata
+from gateway.core.task_record import TurnOutput, calls_without_end, replay_events, shown_calls, usage_metadata
 from gateway.core.tools import tool_call
+from gateway.core.tools.tool_call import Settled
 from gateway.core.turn.commands import EndTool, EndTurn
 from gateway.engine import paused_turn
 from gateway.engine.fanout import Fanout
@@ -217,19 +218,31 @@ class _Settlement:
 
     def _call_updates(self, output: TurnOutput) -> Iterator[Update]:
         """The ends of the calls, for callers: every call that the `output` shows to begin has an end, also a call of an answer
-        that broke off with the process and is not in the ledger. Of an agent that is gone, no other calls are shown."""
+        that broke off with the process and is not in the ledger. A call of the client's for whose result the turn had not
+        asked is shown before its end. Of an agent that is gone, no other calls are shown."""
         task, principal, policies = self.unfinished.task, self.unfinished.caller.principal, self.policies
         usual = HIDDEN if policies is None else rendering(policies.tool_calls, principal, frozenset())
         place = Place(task.id, task.context_id, timestamp(self.clock.now()), self.clock.new_id)
-        ends = [(paused_turn.call_facts(call), tool_call.outcome_at_end(call.status)) for call in self.calls]
-        known, shown = {facts.id for facts, _ in ends}, {call.facts.id: call for call in calls_without_end(output)}
-        broken_off = [call.facts for call in shown.values() if call.facts.id not in known]
-        ends += [(facts, tool_call.outcome_when_cut(facts)) for facts in broken_off]
-        for facts, settled in ends:
-            form = shown[facts.id].rendering(usual) if facts.id in shown else usual
-            update = tool_calls.update(facts, tool_call.PHASES[settled.status], settled.output, form, place)
-            if update is not None:
-                yield update
+        told = {call.facts.id: call for call in shown_calls(output)}
+        if usual.exposure != "none":
+            # A task uses one channel.
+            usual = next((call.rendering(usual) for call in told.values() if call.channel is not None), usual)
+        updates: list[Update | None] = []
+        for call in self.calls:
+            facts, settled, shown = (
+                paused_turn.call_facts(call),
+                tool_call.outcome_at_end(call.status),
+                told.get(call.id),
+            )
+            if shown is None and call.executor == "client":
+                updates.append(tool_calls.update(facts, Phase.REQUESTED, call.arguments, usual, place))
+            updates.append(_end(facts, settled, usual if shown is None else shown.rendering(usual), place))
+        known = {call.id for call in self.calls}
+        for broken_off in calls_without_end(output):
+            facts, form = broken_off.facts, broken_off.rendering(usual)
+            if facts.id not in known:
+                updates.append(_end(facts, tool_call.outcome_when_cut(facts), form, place))
+        return (update for update in updates if update is not None)
 
     def _tool_ends(self, thread: ThreadRecord | None) -> Iterator[ToolEnds]:
         """No call runs again: what ran may have done its work. Source: docs/state-model.md, scenarios 50 and 87."""
@@ -244,3 +257,7 @@ class _Settlement:
             command = EndTool(call.id, settled.status, settled.output, new)
             generation = unfinished.generation + unfinished.expired
             yield commit_points.tool_ends(unfinished.thread, generation, unfinished.turn, call.service_call, command)
+
+
+def _end(facts: CallFacts, settled: Settled, form: Rendering, place: Place) -> Update | None:
+    return tool_calls.update(facts, tool_call.PHASES[settled.status], settled.output, form, place)

@@ -2,22 +2,26 @@
 continues as if nothing had happened; any other call does not. Source: docs/state-model.md, scenario 50."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.a2a.model import TaskState
+from gateway.a2a.tool_calls import Visibility
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN
 from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.core.tools.tool_call import RUNS
+from gateway.ledger.leases import TRIES
 from gateway.ledger.tool_calls import ToolEnds
 from gateway.ports.conversation import Ownership
 from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
-from tests.scenarios.test_approvals import asked, expiry, reply, yes
+from tests.scenarios.test_approvals import CAMERA, asked, expiry, reply, yes
+from tests.scenarios.test_background import told_of_calls
 from tests.scenarios.test_tool_loop import ALL, UNKNOWN, adapter_of, asks, call
 from tests.support.core import START, Core, answer, error_class, query, running_core, soon
 from tests.support.polling import interval
@@ -214,3 +218,60 @@ async def test_137_cancelling_a_task_whose_tool_is_to_run_again_tells_that_its_o
         await expiry(core).sweep()
     assert (box.runs, query(path, "SELECT status FROM tool_call")) == ([], [("interrupted",)])
     assert violations(path) == []
+
+
+# --- a call of the client's, of which callers hear when the turn asks for its result
+
+
+BESIDE = (call("c2", "camera", '{"n":1}'), ONE)
+CHANNELS = pytest.mark.parametrize("channel", ["status", "artifact"])
+
+
+@CHANNELS
+@ALL
+async def test_50_a_call_of_the_clients_beside_a_tool_that_ran_in_a_crash_is_shown_before_its_outcome(
+    tmp_path: Path, ownership: Ownership, channel: Any
+) -> None:
+    path = tmp_path / "ledger.db"
+    policies: dict[str, Any] = {"client_tools": (CAMERA,), "tool_calls": Visibility(channel=channel)}
+    adapter = adapter_of(ownership, asks("r1", *BESIDE))
+    task = await dies_while_running(path, adapter, Box({"one": Pause()}, ()), **policies)
+    async with successor(path, adapter_of(ownership), None, **policies) as core:
+        await until_due(core, task)
+        assert error_class(await core.get(task)) == TOOL_OUTCOME_UNKNOWN
+    assert told_of_calls(path, task) == ["requested 0", "requested 1", "cancelled 1", "interrupted 0"]
+    assert violations(path) == []
+
+
+async def test_50_a_call_of_the_clients_is_shown_on_the_channel_of_the_calls_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    adapter = adapter_of(G, asks("r1", *BESIDE))
+    first: dict[str, Any] = {"client_tools": (CAMERA,), "tool_calls": Visibility(channel="artifact")}
+    task = await dies_while_running(path, adapter, Box({"one": Pause()}, ()), **first)
+    async with successor(path, adapter_of(G), None, client_tools=(CAMERA,)) as core:
+        await until_due(core, task)
+        shown = (await core.get(task)).artifacts or ()
+    assert sorted(artifact.artifact_id.split(":")[0] for artifact in shown) == ["tool-call"] * 2 + ["tool-result"] * 2
+    assert violations(path) == []
+
+
+async def test_50_a_call_of_the_clients_is_not_shown_to_a_caller_that_sees_no_calls(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    policies: dict[str, Any] = {"client_tools": (CAMERA,), "tool_calls": Visibility(exposure="none")}
+    adapter = adapter_of(G, asks("r1", *BESIDE))
+    task = await dies_while_running(path, adapter, Box({"one": Pause()}, ()), **policies)
+    async with successor(path, adapter_of(G), None, **policies) as core:
+        await until_due(core, task)
+    assert told_of_calls(path, task) == []
+    assert violations(path) == []
+
+
+async def test_50_a_turn_that_could_not_be_ended_otherwise_shows_each_call_once(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    adapter = adapter_of(G, asks("r1", *BESIDE))
+    task = await dies_while_running(path, adapter, Box({"one": Pause()}, ()), client_tools=(CAMERA,))
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE turn SET tries = ?", (TRIES - 1,))
+    async with successor(path, adapter_of(G), None, client_tools=(CAMERA,)) as core:
+        await until_due(core, task)
+    assert told_of_calls(path, task) == ["requested 0", "requested 1", "cancelled 1", "interrupted 0"]

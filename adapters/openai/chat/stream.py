@@ -71,6 +71,11 @@ class CompletionCalls:
         self._by_id: dict[str, _Call] = {}
         self._by_index: dict[int, _Call] = {}
 
+    def untold(self, whole: Sequence[Fragment]) -> Sequence[Fragment]:
+        """The calls of a message that no fragment has told yet. Without an id, a call is one of those that were told."""
+        begun = bool(self._in_order)
+        return [call for call in whole if (call.id not in self._by_id if call.id else not begun)]
+
     def receive(self, fragment: Fragment) -> Iterator[port.AdapterEvent]:
         function = fragment.function or Function()
         call = self._call(fragment, function)
@@ -164,6 +169,7 @@ class _Choice(msgspec.Struct, gc=False):
     index: int = 0
     delta: _Delta | None = None
     finish_reason: str | None = None
+    message: Json = None
     usage: Json = None
 
 
@@ -191,6 +197,7 @@ class CompletionParser:
         self._finish_reason: str | None = None
         self._reasoning: list[str] = []
         self._calls = CompletionCalls()
+        self._message = ""
 
     def receive(self, data: bytes) -> Sequence[port.AdapterEvent]:
         """Raises: AdapterError when the completion failed, or `data` is no chunk."""
@@ -223,6 +230,7 @@ class CompletionParser:
         finish = None if reason.lower() in _COMPLETE else reason
         return (
             *self._reasoning_item(),
+            *((port.MessageReady(self._message),) if self._message else ()),
             *self._calls.finish(),
             port.CallCompleted(usage=self.usage, finish=finish),
         )
@@ -244,6 +252,8 @@ class CompletionParser:
             elif delta.function_call:
                 yield from self._reasoning_item()
                 yield from self._calls.receive_legacy(delta.function_call)
+        elif choice.message is not None:
+            yield from self._whole(choice.message)
         if choice.finish_reason:
             if choice.finish_reason == _FAILED:
                 raise self._failures.error(port.ErrorClass.BACKEND_FAILED, "the backend finished with an error")
@@ -251,6 +261,20 @@ class CompletionParser:
             if choice.usage is not None:
                 # Moonshot reports the tokens here.
                 self.usage = choice.usage
+
+    def _whole(self, given: Json) -> Iterator[port.AdapterEvent]:
+        """A message in the place of a delta: all of the answer, its beginning up to here, or its next piece. What deltas have
+        told of it is not told again. Raises: AdapterError for a message that cannot be read."""
+        try:
+            message = msgspec.convert(given, _Delta)
+        except msgspec.ValidationError as error:
+            raise self._failures.error(port.ErrorClass.CONTRACT_BROKEN, f"a message cannot be read: {error}") from error
+        text = message.content or message.refusal or ""
+        self._message = text if text.startswith(self._message) else self._message + text
+        for fragment in self._calls.untold(message.tool_calls or ()):
+            yield from self._calls.receive(fragment)
+        if message.function_call and not message.tool_calls:
+            yield from self._calls.receive_legacy(message.function_call)
 
     def _reasoning_item(self) -> Iterator[port.AdapterEvent]:
         if self._reasoning:

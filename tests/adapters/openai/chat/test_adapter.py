@@ -18,6 +18,7 @@ from gateway.ports.adapter import (
     CallStarted,
     ErrorClass,
     ItemReady,
+    MessageReady,
     ReasoningDelta,
     TextDelta,
     ToolCallAnnounced,
@@ -486,3 +487,62 @@ def test_no_finish_reason_is_no_end() -> None:
     with pytest.raises(AdapterError) as caught:
         read(chunk(content="Hi"), b"[DONE]")
     assert caught.value.kind is ErrorClass.INTERRUPTED
+
+
+# --- messages in the place of deltas
+
+
+def whole(finish: str | None = None, **said: Json) -> Json:
+    return {"choices": [{"index": 0, "message": {"role": "assistant", **said}, "finish_reason": finish}]}
+
+
+WHOLES: dict[str, list[Json]] = {
+    "at once": [whole("stop", content="Hello there")],
+    "with an end of its own": [whole(content="Hello there"), STOP],
+    "in pieces": [whole(content="Hello"), whole(content=" there"), whole("stop", content="")],
+    "as it grows": [whole(content="Hello"), whole("stop", content="Hello there")],
+    "beside an empty delta": [
+        {"choices": [{"index": 0, "delta": None, "message": {"content": "Hello there"}, "finish_reason": "stop"}]}
+    ],
+    "as a refusal": [whole("stop", content=None, refusal="Hello there")],
+}
+
+
+@pytest.mark.parametrize("stream", WHOLES.values(), ids=WHOLES)
+def test_a_message_in_the_place_of_a_delta_is_the_answer(stream: list[Json]) -> None:
+    assert read(*stream) == [MessageReady("Hello there"), CallCompleted()]
+
+
+def test_a_message_behind_its_deltas_is_the_same_answer() -> None:
+    assert read(chunk(content="Hello"), chunk(content=" there"), whole("stop", content="Hello there")) == [
+        TextDelta("Hello"),
+        TextDelta(" there"),
+        MessageReady("Hello there"),
+        CallCompleted(),
+    ]
+
+
+LOOK: Json = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"n":1}'}}
+LOOKED = [ToolCallAnnounced("c1", "look"), ToolCallArguments("c1", '{"n":1}')]
+
+
+def test_the_calls_of_a_message_in_the_place_of_a_delta_are_calls() -> None:
+    called = [*LOOKED, ToolCallReady("c1", "look", '{"n":1}'), CallCompleted()]
+    assert read(whole("tool_calls", content=None, tool_calls=[LOOK])) == called
+    assert read(whole(tool_calls=[LOOK]), whole("tool_calls", tool_calls=[LOOK])) == called
+
+
+@pytest.mark.parametrize("call", [LOOK, {"function": {"name": "look", "arguments": '{"n":1}'}}], ids=["id", "no id"])
+def test_the_calls_of_a_message_behind_its_deltas_are_no_others(call: Json) -> None:
+    first = {"index": 0, "id": "c1", "function": {"name": "look", "arguments": '{"n"'}}
+    pieces = [first, {"index": 0, "function": {"arguments": ":1}"}}]
+    stream = [*(chunk(tool_calls=[piece]) for piece in pieces), whole("tool_calls", tool_calls=[call])]
+    ready = [event for event in read(*stream) if isinstance(event, ToolCallReady)]
+    assert ready == [ToolCallReady("c1", "look", '{"n":1}')]
+
+
+@pytest.mark.parametrize("message", ["Hello", {"content": [{"type": "text", "text": "Hello"}]}], ids=["text", "parts"])
+def test_a_message_that_cannot_be_read_fails_and_is_never_an_empty_answer(message: Json) -> None:
+    with pytest.raises(AdapterError) as caught:
+        read({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+    assert caught.value.kind is ErrorClass.CONTRACT_BROKEN

@@ -80,7 +80,8 @@ class BackgroundAdapter(ResponsesAdapter):
     async def resume(self, request: ServiceRequest, pending: str) -> AsyncGenerator[AdapterEvent, None]:
         """Reads the stream of a response again, from its first event on, because the meaning of an event depends on the
         earlier events. A backend that was itself interrupted also sends all events again. The core knows which output
-        was already shown."""
+        was already shown. A stream that ends before its response, or is not kept, says nothing of the response, which is
+        then asked for."""
         parser = self._parser(Chain(request.handle, verifies=self._verifies), request.items)
         opening = self._http.stream(f"{self._address(RESPONSES, pending)}?stream=true", handle=pending)
         begun = False
@@ -95,12 +96,11 @@ class BackgroundAdapter(ResponsesAdapter):
                 raise self._failures.error(
                     ErrorClass.INTERRUPTED, error.detail, backend_down=error.backend_down
                 ) from error
-            if not error.kind.meaning.conclusive:
+            if error.kind is not ErrorClass.INTERRUPTED and not error.kind.meaning.conclusive:
                 raise
+            found = await self._found(pending, request.items, error)
         else:
             return
-        # The stream is not kept (any more), but the response itself may be.
-        found = await self.fetch(pending, request.items)
         match found.fate:
             case Fate.COMPLETED:
                 yield StartedOver()
@@ -111,6 +111,16 @@ class BackgroundAdapter(ResponsesAdapter):
             case _:
                 what = "the response has failed" if found.fate is Fate.FAILED else "the response is gone"
                 raise self._failures.error(ErrorClass.BACKEND_FAILED, what)
+
+    async def _found(self, pending: str, sent: Sequence[Item], error: AdapterError) -> Fetched:
+        """The response whose stream ended with `error`. Raises: AdapterError; `error` where the stream had only ended early and
+        the look-up fails."""
+        try:
+            return await self.fetch(pending, sent)
+        except AdapterError as unanswered:
+            if error.kind is ErrorClass.INTERRUPTED:
+                raise error from unanswered
+            raise
 
     async def cancel(self, pending: str) -> bool:
         url = f"{self._address(RESPONSES, pending)}/cancel"

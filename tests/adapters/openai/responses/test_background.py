@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -133,6 +134,68 @@ async def test_where_the_stream_is_not_kept_one_that_runs_is_asked_for_later(
     server.forget_streams()
     assert await fault(adapter.resume(request("hi"), pending)) is ErrorClass.INTERRUPTED
     await events.aclose()
+
+
+# Its stream ends without a word on how the response ended: the response is asked for.
+
+EARLY = b'data: {"type":"response.created","response":{"id":"resp_1","status":"in_progress"}}\n\n'
+
+
+class EndsEarly(ResponsesServer):
+    """The stream of a stored response ends before the response, which is `status`."""
+
+    status = "completed"
+
+    async def _retrieve(self, asked: Any) -> Any:
+        from starlette.responses import JSONResponse, Response
+
+        if asked.query_params.get("stream") == "true":
+            return Response(EARLY, media_type="text/event-stream")
+        if self.status == "away":
+            return Response(status_code=500)
+        said = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+        output = [said | {"content": [{"type": "output_text", "text": "Hello", "annotations": []}]}]
+        why = {"reason": "max_output_tokens"} if self.status == "incomplete" else None
+        return JSONResponse({"id": "resp_1", "status": self.status, "output": output, "incomplete_details": why})
+
+
+@pytest.fixture
+async def ending(start: Start, build: Build) -> tuple[EndsEarly, BackgroundAdapter]:
+    server = EndsEarly()
+    built = build(factory, await start(server), background=True)
+    assert isinstance(built, BackgroundAdapter)
+    return server, built
+
+
+@pytest.mark.parametrize("status", ["completed", "incomplete"])
+async def test_a_response_whose_stream_ends_early_is_taken_from_the_finished_response(
+    ending: tuple[EndsEarly, BackgroundAdapter], status: str
+) -> None:
+    server, adapter = ending
+    server.status = status
+    again = await events_of(adapter.resume(request("hi"), "resp_1"))
+    last = again[-1]
+    assert StartedOver() in again
+    assert isinstance(last, CallCompleted)
+    assert "Hello" in str(again)
+    assert (last.handle, last.finish) == ("resp_1", None if status == "completed" else "max_output_tokens")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        ("failed", ErrorClass.BACKEND_FAILED),
+        ("cancelled", ErrorClass.BACKEND_FAILED),
+        ("in_progress", ErrorClass.INTERRUPTED),
+        ("away", ErrorClass.INTERRUPTED),
+    ],
+)
+async def test_a_response_whose_stream_ends_early_fails_only_when_the_response_did(
+    ending: tuple[EndsEarly, BackgroundAdapter], status: str, kind: ErrorClass
+) -> None:
+    server, adapter = ending
+    server.status = status
+    assert await fault(adapter.resume(request("hi"), "resp_1")) is kind
 
 
 async def test_a_response_that_is_gone_has_failed(server: ResponsesServer, adapter: BackgroundAdapter) -> None:

@@ -987,6 +987,17 @@ async def test_72_a_yes_and_a_result_may_come_in_one_message(core: Core) -> None
     assert adapter.sent[1][1][-2:] == ["O c2 paid", "O c3 a cat"]
 
 
+async def test_72_a_question_that_is_asked_again_has_the_parts_of_the_calls_that_are_still_open(core: Core) -> None:
+    setup(core, G, asks("r1", call("c1", "camera"), call("c2", "camera")), client_tools=(CAMERA,))
+    task = await start(core)
+    assert task.status.message is not None
+    first, second = (part for part in task.status.message.parts if isinstance(part.data, dict))
+    assert isinstance(first.data, dict)
+    still = await reply(core, task.id, result(str(first.data["id"]), 1))
+    assert still.status.message is not None
+    assert [part for part in still.status.message.parts if isinstance(part.data, dict)] == [second]
+
+
 async def test_72_all_results_have_to_come(core: Core) -> None:
     adapter, _ = setup(
         core, G, asks("r1", call("c1", "camera"), call("c2", "camera")), says("done", "r2"), client_tools=(CAMERA,)

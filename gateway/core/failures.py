@@ -60,7 +60,11 @@ FINISH = "finishReason"
 GAP = "contextGap"
 """The key of the metadata that says that the backend does not know the answer; its value is the reason."""
 
-_CONTENTS: dict[Refused, str] = {"message": "this message", "tool-result": "the result of a tool"}
+_CONTENTS: dict[Refused, str] = {
+    "message": "this message",
+    "tool-result": "the result of a tool",
+    "tool-result-and-message": "the result of a tool and the message beside it",
+}
 
 _REASONS: dict[str, str] = {
     ErrorClass.REJECTED: "its content was not accepted",
@@ -69,12 +73,15 @@ _REASONS: dict[str, str] = {
 }
 
 
-def refused_content(failure: str, round_: int) -> Refused | None:
-    """The content that the failure of the service call with this number refused, if it did."""
+def refused_content(failure: str, round_: int, *, words: bool = False) -> Refused | None:
+    """The content that the failure of the service call with this number refused, if it did. `words` says that its request
+    carried a message of the caller."""
     meaning = MEANINGS.get(failure)
     if meaning is None or not meaning.refuses_content:
         return None
-    return "tool-result" if round_ else "message"
+    if not round_:
+        return "message"
+    return "tool-result-and-message" if words else "tool-result"
 
 
 def safe_text(failure: str, correlation_id: str, retry_after: int | None = None, refused: Refused | None = None) -> str:
@@ -83,8 +90,9 @@ def safe_text(failure: str, correlation_id: str, retry_after: int | None = None,
     text = _TEXTS.get(failure)
     if text is None:
         what = _CONTENTS[refused or "message"]
+        left = "Both are" if refused == "tool-result-and-message" else "It is"
         text = (
-            f"The agent's backend refused {what}: {_REASONS[failure]}. It is left out of the conversation from now on."
+            f"The agent's backend refused {what}: {_REASONS[failure]}. {left} left out of the conversation from now on."
         )
     later = f" After several failures in a row it is tried again in {retry_after} s." if retry_after is not None else ""
     return f"{text}{later} (correlation id {correlation_id})"

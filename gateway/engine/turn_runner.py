@@ -29,6 +29,7 @@ from gateway.ledger.points import CommitPoint
 from gateway.ledger.tasks import EventRow
 from gateway.ledger.turns import Resume
 from gateway.ports.adapter import AdapterError
+from gateway.ports.conversation import UserItem
 
 log = structlog.get_logger("gateway.engine.turn_runner")
 
@@ -170,7 +171,9 @@ class TurnRunner:
         if run.prepared:
             machine.abandon_unrecorded_calls()
         try:
-            await executor.perform(machine.fail(failure, correlation_id, retry_after, usage))
+            # What the caller has said stands behind the outcomes.
+            words = isinstance(next(reversed(context.view.items), None), UserItem)
+            await executor.perform(machine.fail(failure, correlation_id, retry_after, usage, words=words))
         except (Conflict, LedgerUnavailable):
             raise
         except Exception as error:  # noqa: BLE001 - the output cannot be stored, or the reason is none: without them

@@ -1,5 +1,6 @@
 """Tasks as callers see them: records, and the commit points of events and endings."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -97,10 +98,17 @@ class StoredArtifact(msgspec.Struct, frozen=True):
     append: bool = False
 
 
-Refused = Literal["message", "tool-result", "turn"]
-"""What a backend refused of a turn: its message, an outcome of a tool, or all of it although it had been accepted before."""
+Refused = Literal["message", "tool-result", "tool-result-and-message", "turn"]
+"""What a backend refused of a turn: its message, an outcome of a tool, both together, or all of it although it had been
+accepted before."""
 
-REFUSALS: tuple[Refused, ...] = ("message", "tool-result", "turn")
+REFUSALS: Mapping[int, Refused] = {
+    1: "message",
+    2: "tool-result",
+    3: "tool-result-and-message",
+    **dict.fromkeys((4, 5, 6), "turn"),
+}
+"""The meaning of the bits of a turn's refused items: 1 for a message, 2 for an outcome, 4 for what had been accepted before."""
 
 
 class TurnRecord(msgspec.Struct, frozen=True):

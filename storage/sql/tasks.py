@@ -86,20 +86,17 @@ _REPORTS = (
 A call whose end was found out after the turn had ended does not count: a task that has ended stays as it is.
 """
 
+_REFUSAL = case(
+    (and_(history_item.c.sent_in.is_not(None), history_item.c.replayable == ZERO), literal_column("4")),
+    (history_item.c.kind == word("output"), literal_column("2")),
+    else_=ONE,
+)
 _REFUSED = (
-    select(
-        func.max(
-            case(
-                (and_(history_item.c.sent_in.is_not(None), history_item.c.replayable == ZERO), literal_column("2")),
-                (history_item.c.kind == word("output"), ONE),
-                else_=ZERO,
-            )
-        )
-    )
+    select(func.max(_REFUSAL).op("|")(func.min(_REFUSAL)))
     .where(history_item.c.turn == turn.c.id, text(ITEM_REFUSED))
     .scalar_subquery()
 )
-"""What of a turn is left out because a backend refused it, as a place in `REFUSALS`; NULL for nothing."""
+"""What of a turn is left out because a backend refused it, as a key of `REFUSALS`; NULL for nothing."""
 
 _OPENING, _OPENED = input_.alias("opening"), turn.alias("opened")
 

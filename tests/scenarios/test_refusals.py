@@ -244,11 +244,25 @@ async def test_46b_words_beside_a_decision_are_refused_with_the_outcome(core: Co
     adapter = adapter_of(ownership, asks("r1", PAY), refused(), says("A2", "r2"))
     core.agent(adapter, toolset=ScriptedTools({"pay": "paid"}), approvals=GATED)
     task = await start(core)
-    await reply(core, task.id, yes(one(task)), "and be quick")
+    failed = await reply(core, task.id, yes(one(task)), "and be quick")
     assert adapter.sent[1][1][-2:] == ["O c2 paid", "U and be quick"]
+    assert text_of(failed).startswith("The agent's backend refused the result of a tool and the message beside it: ")
+    assert "Both are left out of the conversation from now on." in text_of(failed)
+    for told in (failed, await core.get(task.id), (await core.list()).tasks[0]):
+        assert told.metadata == {"refused": "tool-result-and-message"}
     await core.send("2", context="c")
     assert adapter.sent[2][1][-2:] == [f"O c2 {REFUSED_OUTPUT}", "U 2"]
     assert "U and be quick" not in adapter.sent[2][1]
+
+
+async def test_46b_words_beside_an_outcome_that_are_refused_with_a_later_message_are_told_as_such(core: Core) -> None:
+    down: Script = [AdapterError(ErrorClass.UNAUTHORISED, "401")]
+    adapter = adapter_of(BR, asks("r1", PAY), down, refused(), says("A2", "r2"))
+    core.agent(adapter, toolset=ScriptedTools({"pay": "paid"}), approvals=GATED)
+    task = await start(core)
+    assert (await reply(core, task.id, yes(one(task)), "and be quick")).metadata is None
+    assert (await core.send("2", context="c")).status.state is TaskState.COMPLETED
+    assert (await core.get(task.id)).metadata == {"refused": "tool-result-and-message"}
 
 
 @ALL

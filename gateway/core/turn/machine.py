@@ -145,18 +145,25 @@ class TurnMachine:
         self.facts = facts
 
     def fail(
-        self, failure: str, correlation_id: str, retry_after: int | None = None, usage: Json = None
+        self,
+        failure: str,
+        correlation_id: str,
+        retry_after: int | None = None,
+        usage: Json = None,
+        *,
+        words: bool = False,
     ) -> list[Command]:
         """The service call failed (or could not be made): FAILED with a text from the table.
 
         `retry_after`: seconds for which another message would fail as well. `usage`: the backend's report of tokens.
+        `words`: the request of the service call carried a message of the caller.
         """
         if self.ended:
             # The end that was decided before could not be stored.
             self.status = TurnStatus.RUNNING
         out = self._interrupt(TurnStatus.FAILED)
         abort = commands.AbortCall(failure, self._output.uncounted(), usage)
-        return [*out, abort, self._failed(failure, correlation_id, retry_after)]
+        return [*out, abort, self._failed(failure, correlation_id, retry_after, words=words)]
 
     def cancel(self, unsaid: Sequence[Part] = ()) -> list[Command]:
         """The caller ends the turn: what it has said until then stays a part of the conversation. `unsaid`: what callers have
@@ -192,11 +199,13 @@ class TurnMachine:
         self.status = advance(TURN, self.status, status)
         self.ended = status not in TURN
 
-    def _failed(self, failure: str, correlation_id: str, retry_after: int | None = None) -> commands.EndTurn:
+    def _failed(
+        self, failure: str, correlation_id: str, retry_after: int | None = None, *, words: bool = False
+    ) -> commands.EndTurn:
         metadata: dict[str, Json] = {"correlationId": correlation_id, "errorClass": str(failure)}
         if retry_after is not None:
             metadata["retryAfter"] = retry_after
-        refused = refused_content(failure, self.round)
+        refused = refused_content(failure, self.round, words=words)
         mark: dict[str, Json] | None = None if refused is None else {REFUSED: refused}
         text = safe_text(failure, correlation_id, retry_after, refused)
         message = self._output.message((Part(text=text),), metadata | (mark or {}))

@@ -129,7 +129,8 @@ class Pipeline:
         Raises: UnsupportedMediaType, PayloadTooLarge, ParseError, InvalidRequest when the body does not arrive.
         """
         refuse_media_type(scope)
-        body = await self._read_body(scope, receive)
+        arrived = "gateway.arrived" in scope.get("extensions", ())
+        body = await (self._collect(receive) if arrived else self._read_body(scope, receive))
         if not body and empty is not ...:
             return Document(body, empty)
         depth = self._depth if depth is None else depth
@@ -138,8 +139,6 @@ class Pipeline:
         return Document(body, strict_json.decode(body, depth))
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
-        if "gateway.arrived" in scope.get("extensions", ()):
-            return await self._collect(receive)
         for name, value in scope["headers"]:
             if name == b"content-length" and value.isdigit() and len(value) < 20 and int(value) > self._body:
                 raise self._too_large()

@@ -7,12 +7,10 @@ import msgspec
 
 from gateway.a2a import tool_calls
 from gateway.a2a.model import Artifact, Json, ListTasksResponse, Message, Part, Role, SendMessageResponse, Task
+from gateway.foundation.sizes import LARGE
 
 _VALUES = 2000
 """Parts, and values of JSON, that are looked at. A result with more of them counts as large."""
-
-_ENOUGH = 1024 * 1024
-"""Bytes that are large, whatever follows them."""
 
 _MANY = 2**30
 
@@ -29,7 +27,7 @@ def weight(result: object) -> int:
                 continue
             parts = holder.parts
             left -= len(parts)
-            if left < 0 or size > _ENOUGH:
+            if left < 0 or size > LARGE:
                 return _MANY
             for part in parts:
                 if part.text is not None:

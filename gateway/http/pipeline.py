@@ -22,8 +22,8 @@ from gateway.a2a.wire.v1_0 import Dialect, Method, negotiate
 from gateway.config.gateway import LimitsConfig
 from gateway.core.agents import Agent, Agents
 from gateway.foundation.clock import Clock
-from gateway.foundation.off_loop import LARGE
 from gateway.foundation.shutdown import Drain
+from gateway.foundation.sizes import LARGE
 from gateway.http.auth import Authenticator, Identity
 from gateway.http.headers import ServiceParameters, refuse_media_type
 from gateway.http.reply import Reply, reason

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from gateway.a2a.model import Message
-from gateway.foundation.off_loop import LARGE, off_loop
+from gateway.foundation.off_loop import off_loop
+from gateway.foundation.sizes import LARGE
 from gateway.ledger.api_keys import ApiKey
 from gateway.ledger.calls import LatestCall, MeasuredCall, UnknownCall
 from gateway.ledger.documents import ContextDocument

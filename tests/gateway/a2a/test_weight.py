@@ -18,7 +18,7 @@ from gateway.a2a.model import (
     TaskStatus,
 )
 from gateway.a2a.weight import weight
-from gateway.foundation.off_loop import LARGE
+from gateway.foundation.sizes import LARGE
 
 
 def task(part: Part, place: str) -> Task:

@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from gateway.foundation.off_loop import LARGE, off_loop
+from gateway.foundation.off_loop import off_loop
+from gateway.foundation.sizes import LARGE
 
 
 def work(value: int, *, fails: bool = False) -> tuple[int, bool]:

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal
 
-import msgspec
-
 from gateway.a2a.model import Json
+from gateway.core.tools import spellings
 
 KnownTools = Mapping[str, Json]
 """The JSON Schema of the arguments of each tool that a source has listed, by the tool's identity `source.tool`."""
@@ -19,7 +18,6 @@ KnownTools = Mapping[str, Json]
 _UNTOLD = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas")
 """Keywords with which the properties of an object may be declared elsewhere."""
 
-_canonical = msgspec.json.Encoder(order="sorted")
 _MISSING = object()
 
 
@@ -28,7 +26,8 @@ class ApprovalRule:
     """A rule that says which calls need an approval. `tool` is a pattern for `source.tool`. `arguments` are pairs
     (path, pattern) of values that all have to match too.
 
-    The names in a path are separated by dots. A value that is not text is compared in its JSON form.
+    The names in a path are separated by dots. A value that is not text is compared in its JSON form. Of the spellings of a
+    number, one has to match where the rule asks; where it does not ask, both the one in which it came and its digits.
     """
 
     tool: str
@@ -36,11 +35,21 @@ class ApprovalRule:
     arguments: tuple[tuple[str, str], ...] = ()
 
     def fits(self, identity: str, arguments: Json) -> bool:
-        return self.fits_tool(identity) and all(_matches(arguments, *each) for each in self.arguments)
+        return self.fits_tool(identity) and all(self._matches(arguments, *each) for each in self.arguments)
 
     def fits_tool(self, identity: str) -> bool:
         """Whether the rule fits some calls of this tool, as far as its name tells."""
         return _like(identity, self.tool)
+
+    def _matches(self, arguments: Json, path: str, pattern: str) -> bool:
+        value = _at(arguments, path)
+        if value is _MISSING:
+            return False
+        if self.ask:
+            return any(_like(text, pattern) for text in spellings.all_texts(value)) or spellings.means(pattern, value)
+        if not _like(spellings.as_written(value), pattern):
+            return False
+        return _like(spellings.of_magnitude(value), pattern) or spellings.means(pattern, value)
 
     def sources(self, sources: Sequence[str]) -> list[str]:
         """Those of the sources whose tools the rule may mean."""
@@ -106,13 +115,6 @@ def _may_take(schema: Json, path: str) -> bool:
             return schema.get("additionalProperties", False) is not False
         schema = properties[key]
     return True
-
-
-def _matches(arguments: Json, path: str, pattern: str) -> bool:
-    value = _at(arguments, path)
-    if value is _MISSING:
-        return False
-    return _like(value if isinstance(value, str) else _canonical.encode(value).decode(), pattern)
 
 
 def _like(text: str, pattern: str) -> bool:

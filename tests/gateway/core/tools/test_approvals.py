@@ -1,5 +1,8 @@
 """The calls that need an approval, and the scope of an approval."""
 
+import json
+
+import msgspec
 import pytest
 
 from gateway.a2a.model import Json
@@ -46,6 +49,127 @@ def test_a_path_leads_into_objects_and_other_values_are_compared_as_json() -> No
     assert asks(rules, "bank.pay", fits)
     assert not asks(rules, "bank.pay", {**fits, "urgent": "false"})
     assert not asks(rules, "bank.pay", {**fits, "to": "FI"})
+
+
+def asked(pattern: str, value: Json, *, ask: bool = True) -> bool:
+    """Whether a call with this value needs an approval, under a rule that asks about it, or that excepts it."""
+    rule = ApprovalRule("bank.pay", ask=ask, arguments=(("to.amount", pattern),))
+    rules = (rule,) if ask else (rule, ApprovalRule("bank.*"))
+    return asks(rules, "bank.pay", {"to": {"amount": value}})
+
+
+def sent(text: str) -> Json:
+    value: Json = msgspec.json.decode(text)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("pattern", "spellings"),
+    [
+        ("100", "100 100.0 1e2 100.00 1E+2 1000e-1 0.1e3"),
+        ("100.0", "100 100.0 1e2"),
+        ("1e2", "100 100.0 1e2"),
+        ("+100", "100 1e2"),
+        ("1??", "100 100.0 1.5e2"),
+        ("1??.0", "100 100.0 1e2"),
+        ("1*0", "100 1e2 1e16"),
+        ("1000?*", "1e16 1E+16 10000"),
+        ("0", "0 -0 0.0 -0.0 0e5"),
+        ("-0", "0 -0.0"),
+        ("-5", "-5 -5.0 -50e-1"),
+        ("0.00001", "1e-5 0.00001 0.1e-4"),
+        ("0.0*", "1e-5 0.05"),
+        ("10000000000000001", "10000000000000001"),
+        ("10000000000000000", "10000000000000000 1e16 10000000000000000.0"),
+        # The tool of a server that has only floats gets 10000000000000000.
+        ("10000000000000000", "10000000000000001"),
+        # An integer of 64 bits gets 9223372036854774784 from this float.
+        ("9223372036854774784", "9.223372036854775e18"),
+        ("99999999999999999999", "99999999999999999999"),
+        ("100000000000000000000000", "1e23 100000000000000000000000"),
+        ("true", "true"),
+        ("null", "null"),
+        ('["a",1]', '["a",1] ["a",1.0] ["a",10e-1]'),
+        ('["a", 1.0]', '["a",1]'),
+        ('{"b": 1, "a": [2]}', '{"a":[2.0],"b":1e0}'),
+        ('*"amount":100}', '{"amount":1e2}'),
+        # A tool with an argument of decimal.Decimal takes a text.
+        ("100", '"100" "100.0" "1e2" "1E+2" "+100" "0100" " 100 " "1_00" "\uff11\uff10\uff10"'),
+    ],
+)
+def test_a_rule_that_asks_fits_a_number_however_a_model_writes_it(pattern: str, spellings: str) -> None:
+    assert [value for value in _split(spellings) if not asked(pattern, sent(value))] == []
+
+
+def _split(spellings: str) -> list[str]:
+    decoder, values = json.JSONDecoder(), []
+    while spellings:
+        _, end = decoder.raw_decode(spellings)
+        values.append(spellings[:end])
+        spellings = spellings[end:].lstrip()
+    return values
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value"),
+    [
+        ("100", "1000"),
+        ("100", "100.5"),
+        ("100", '"1e3"'),
+        ("1", "true"),
+        ("1", "[1]"),
+        ("10000000000000001", "10000000000000000"),
+        ("10000000000000001", "1e16"),
+        ('["a",1]', '["a",2]'),
+        ("inf", '"1e999999999999999999"'),
+        ("nan", '"NaN "'),
+    ],
+)
+def test_a_rule_that_asks_does_not_fit_another_number(pattern: str, value: str) -> None:
+    assert not asked(pattern, sent(value))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value", "needed"),
+    [
+        ("100", "100", False),
+        ("100", "100.0", True),
+        ("100.0", "100.0", False),
+        ("100", '"100"', False),
+        ("100", '"1e2"', True),
+        ("??", "10", False),
+        ("????", "1e16", True),
+        ("???", '"1e9"', True),
+        ("????????", '"1e999999"', True),
+        ("1e16", "1e16", False),
+        ("1e9", '"1e9"', False),
+        ("00*", '"007"', False),
+        ("1?.5", "12.5", False),
+        ("[1]", "[1]", False),
+        ("[1]", "[1.0]", True),
+        ("[?,?]", "[1,2]", False),
+        ("[????]", "[1e16]", True),
+        ("*", '"1e999999"', False),
+        ("true", "true", False),
+        ("0", "-0.0", True),
+        ("/tmp/*", '"/tmp/1e9"', False),
+    ],
+)
+def test_an_exception_from_a_rule_fits_the_spelling_and_the_value(pattern: str, value: str, needed: bool) -> None:
+    assert asked(pattern, sent(value), ask=False) is needed
+
+
+@pytest.mark.parametrize(
+    "text", ["1" * 200_000, "1" * 4_000 + "e-4000", "1e-999999999", "0" * 200_000 + "e9", "9" * 9999]
+)
+def test_a_long_number_is_compared_in_no_time(text: str) -> None:
+    assert not asked("7*", text)
+    assert not asked("*", text, ask=False)
+
+
+def test_a_long_integer_is_compared() -> None:
+    assert asked("7*", sent("7" * 4000))
+    assert not asked("8*", sent("7" * 4000))
 
 
 def test_a_digest_is_of_the_meaning_and_not_of_the_spelling() -> None:

@@ -386,6 +386,7 @@ async def test_115_the_yes_of_another_context_is_none_here(core: Core) -> None:
         ({"approvals": [{"id": "call_unknown", "approved": False}]}, "is no call that this task asks about"),
         ({"decision": "yes please"}, "must be approve or reject"),
         ({"id": "call_unknown", "name": "x", "response": {}}, "is no call that this task asks about"),
+        ({"name": "adk_request_confirmation", "response": {"confirmed": True}}, "must be the id of a call"),
     ],
 )
 async def test_115_what_is_not_understood_changes_nothing(core: Core, said_: Json, why: str) -> None:
@@ -1016,6 +1017,18 @@ async def test_72_all_results_have_to_come(core: Core) -> None:
     assert adapter.sent[1][1][-2:] == ["O c1 1", "O c2 dark"]
     assert outcomes(core) == [("camera", "completed"), ("camera", "failed")]
     settled(core)
+
+
+async def test_72_a_result_under_the_name_of_another_tool_is_refused_and_the_calls_wait(core: Core) -> None:
+    adapter, _ = setup(core, G, asks("r1", call("c1", "camera")), says("done", "r2"), client_tools=(CAMERA,))
+    task = await start(core)
+    camera = open_calls(task)["camera"]
+    with pytest.raises(InvalidParams, match="is a call of 'camera', not of 'pay'") as caught:
+        await reply(core, task.id, result(camera, "a cat", "pay"))
+    assert caught.value.violations[0].field == "message.parts[0].data.name"
+    assert (await core.get(task.id)) == task
+    done = await reply(core, task.id, {"id": camera, "response": "a cat"})
+    assert (done.status.state, adapter.sent[1][1][-1]) == (TaskState.COMPLETED, "O c1 a cat")
 
 
 async def test_72_what_the_client_does_not_answer_is_cancelled_by_its_next_message(core: Core) -> None:

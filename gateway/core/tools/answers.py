@@ -16,6 +16,7 @@ from gateway.a2a.errors import InvalidParams, echo, invalid
 from gateway.a2a.model import Json, Message, Part
 from gateway.a2a.redaction import JsonPath, redacted_member
 from gateway.a2a.tool_calls import URI
+from gateway.core.tools import spellings
 from gateway.core.tools.tool_call import parse_arguments
 from gateway.ledger.states import OPEN, ToolCallStatus
 from gateway.ledger.tool_calls import AskedCall
@@ -48,12 +49,14 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class ClientResult(msgspec.Struct, frozen=True):
-    """The result of a call that the client ran."""
+    """The result of a call that the client ran. `field` is the place of the whole result in the request. `name` is that of
+    the tool, which the result may leave out."""
 
     field: str
     call: str
     output: Json
     error: bool = False
+    name: str | None = None
 
 
 class Answers(msgspec.Struct, frozen=True):
@@ -98,8 +101,8 @@ def answers(message: Message) -> Answers:
         elif data.get("name") == ADK_CONFIRMATION:
             decisions.append(_confirmation(field, data))
         else:
-            output, error = _outcome(data["response"])
-            results.append(ClientResult(f"{field}.id", data["id"], output, error))
+            call, (output, error) = _text(f"{field}.id", data.get("id")), _outcome(_response(field, data))
+            results.append(ClientResult(field, call, output, error, _name(field, data)))
     return Answers(tuple(decisions), tuple(results), tuple(rest))
 
 
@@ -148,7 +151,7 @@ def _word(field: str, word: Json, call: str | None, reason: Json) -> Decision:
 
 def _confirmation(field: str, data: dict[str, Json]) -> Decision:
     """Source: google-adk 2.13, ToolConfirmation: plain, or as JSON under `response`."""
-    response = data["response"]
+    call, response = _text(f"{field}.id", data.get("id")), _response(field, data)
     if isinstance(response, dict) and response.keys() == {"response"} and isinstance(response["response"], str):
         try:
             response = nesting.decode(response["response"])
@@ -157,17 +160,32 @@ def _confirmation(field: str, data: dict[str, Json]) -> Decision:
     if not isinstance(response, dict):
         raise invalid(f"{field}.response", f"must be an object with confirmed, not {echo(response)}")
     approved = _boolean(f"{field}.response.confirmed", response.get("confirmed"))
-    return Decision(f"{field}.id", data["id"].removeprefix(_CONFIRMS), approved)
+    return Decision(f"{field}.id", call.removeprefix(_CONFIRMS), approved)
 
 
 def _is_response(part: Part, data: dict[str, Json]) -> bool:
-    """Whether the part is a response: the type in the metadata decides, or the shape of the data when the metadata
-    names no type."""
-    shaped = data.keys() >= {"id", "response"} and isinstance(data["id"], str)
+    """Whether the part is meant as a response: the type in the metadata decides. When the metadata names no type, the name of
+    Google ADK's confirmation does, or else the shape of the data."""
     marks = [part.metadata[name] for name in _TYPES if name in part.metadata] if part.metadata else []
     if marks:
-        return shaped and "function_response" in marks
+        return "function_response" in marks
+    if data.get("name") == ADK_CONFIRMATION:
+        return "args" not in data
+    shaped = data.keys() >= {"id", "response"} and isinstance(data["id"], str)
     return shaped and data.keys() <= _RESPONSE
+
+
+def _response(field: str, data: dict[str, Json]) -> Json:
+    if "response" not in data:
+        raise invalid(f"{field}.response", "is missing: the answer to the call belongs there")
+    return data["response"]
+
+
+def _name(field: str, data: dict[str, Json]) -> str | None:
+    name = data.get("name")
+    if name is not None and not isinstance(name, str):
+        raise invalid(f"{field}.name", f"must be the name of the tool, not {echo(name)}")
+    return name or None
 
 
 def _outcome(response: Json) -> tuple[Json, bool]:
@@ -184,7 +202,9 @@ def _outcome(response: Json) -> tuple[Json, bool]:
 def _ag2(field: str, data: dict[str, Json]) -> Iterator[ClientResult]:
     for at, entry in _entries(f"{field}.results", data.get("results"), "content"):
         call, error = _text(f"{at}.id", entry.get("id")), entry.get("error")
-        yield ClientResult(f"{at}.id", call, error or entry.get("content"), bool(error))
+        if not error and "content" not in entry:
+            raise invalid(f"{at}.content", "is missing: the result of the call belongs there")
+        yield ClientResult(at, call, error or entry.get("content"), bool(error), _name(at, entry))
 
 
 def _text(field: str, value: Json) -> str:
@@ -234,16 +254,20 @@ def resolve(given: Answers, calls: Sequence[AskedCall], now: int, redact: tuple[
                 decisions[asked.call.id] = decision
     results: dict[str, ClientResult] = {}
     for result in given.results:
-        asked = _known(result.field, result.call, known)
+        at = f"{result.field}.id"
+        asked = _known(at, result.call, known)
         if asked.call.executor != "client":
-            raise invalid(result.field, f"{echo(result.call)} is not a call that its caller runs")
+            raise invalid(at, f"{echo(result.call)} is not a call that its caller runs")
+        if result.name is not None and result.name != asked.call.name:
+            why = f"{echo(result.call)} is a call of {echo(asked.call.name)}, not of {echo(result.name)}"
+            raise invalid(f"{result.field}.name", why)
         before = results.get(result.call)
         if before is not None and (before.output, before.error) != (result.output, result.error):
-            raise invalid(result.field, f"{echo(result.call)} has two results in one message")
+            raise invalid(at, f"{echo(result.call)} has two results in one message")
         if asked.call.status in OPEN:
             results[result.call] = result
         elif asked.outcome != result.output:
-            raise invalid(result.field, f"{echo(result.call)} has ended already ({asked.call.status})")
+            raise invalid(at, f"{echo(result.call)} has ended already ({asked.call.status})")
     return Resolution(decisions, results)
 
 
@@ -302,4 +326,7 @@ def _is_new(decision: Decision, asked: AskedCall, now: int, redact: tuple[JsonPa
 def _are_meant(args: Json, arguments: str, redact: tuple[JsonPath, ...]) -> bool:
     """The arguments themselves, or as they were shown: both mean the call that waits."""
     whole = parse_arguments(arguments)
-    return args == whole or (whole is not None and args == redacted_member("args", whole, redact)[0])
+    if whole is None or not isinstance(args, dict):
+        return args == whole
+    # Values that Python finds equal may be of two kinds: 1 and true.
+    return spellings.plain(args) in (spellings.plain(whole), spellings.plain(redacted_member("args", whole, redact)[0]))

@@ -1,5 +1,5 @@
-"""The texts in which rules see a value of a tool call. Law: pure; a number is compared by its value, however a model has
-written it; time is linear in the text.
+"""The texts in which rules and decisions see a value of a tool call. Law: pure; a number is compared by its value, however
+a model has written it; time is linear in the text.
 
 A model chooses between `100`, `100.0` and `1e2`, and an integer parameter makes the same of all of them.
 """

@@ -52,6 +52,9 @@ def test_words_are_never_a_yes(text: str) -> None:
         "approve",
         None,
         {},
+        {"id": "c1", "name": "adk_request_confirmation", "args": {}},
+        {"id": "c1", "name": "camera"},
+        {"name": "camera", "response": {}},
     ],
 )
 def test_other_data_is_no_answer(value: Json) -> None:
@@ -124,14 +127,14 @@ def test_the_confirmation_of_google_adk(response: Json, approved: bool) -> None:
 )
 def test_a_clients_result(response: Json, output: Json, error: bool) -> None:
     sent = data({"id": "c1", "name": "add", "response": response}, metadata={"type": "function_response"})
-    assert answers(sent).results == (ClientResult(f"{AT}.id", "c1", output, error),)
+    assert answers(sent).results == (ClientResult(AT, "c1", output, error, "add"),)
 
 
 def test_the_results_of_an_ag2_client() -> None:
     results = {"results": [{"id": "c1", "name": "a", "content": "3", "error": None}, {"id": "c2", "error": "no"}]}
     assert answers(data(results, media_type=AG2_RESULTS)).results == (
-        ClientResult(f"{AT}.results[0].id", "c1", "3"),
-        ClientResult(f"{AT}.results[1].id", "c2", "no", error=True),
+        ClientResult(f"{AT}.results[0]", "c1", "3", name="a"),
+        ClientResult(f"{AT}.results[1]", "c2", "no", error=True),
     )
 
 
@@ -140,7 +143,9 @@ def test_several_parts_bring_several_answers() -> None:
         Part(data={"approvals": [{"id": "c1", "approved": True}]}), Part(data={"id": "c2", "name": "n", "response": {}})
     )
     assert answers(sent) == Answers(
-        (Decision(f"{AT}.approvals[0].id", "c1", True),), (ClientResult("message.parts[1].data.id", "c2", {}),), ()
+        (Decision(f"{AT}.approvals[0].id", "c1", True),),
+        (ClientResult("message.parts[1].data", "c2", {}, name="n"),),
+        (),
     )
 
 
@@ -164,6 +169,9 @@ def test_several_parts_bring_several_answers() -> None:
         ({"decision_type": "accept"}, "decision_type"),
         ({"decision_type": "batch"}, "decisions"),
         ({"decision_type": "batch", "decisions": {"c1": "deny"}}, "decisions['c1']"),
+        ({"name": "adk_request_confirmation", "response": {"confirmed": True}}, "id"),
+        ({"id": 1, "name": "adk_request_confirmation", "response": {"confirmed": True}}, "id"),
+        ({"id": "c1", "name": "adk_request_confirmation"}, "response"),
         ({"id": "c1", "name": "adk_request_confirmation", "response": True}, "response"),
         ({"id": "c1", "name": "adk_request_confirmation", "response": {}}, "response.confirmed"),
         ({"id": "c1", "name": "adk_request_confirmation", "response": {"confirmed": "yes"}}, "response.confirmed"),
@@ -181,7 +189,31 @@ def test_an_answer_that_is_not_understood_names_its_field(value: Json, field: st
         ({"results": []}, "results"),
         ({"results": [1]}, "results[0]"),
         ({"results": [{}]}, "results[0].id"),
+        ({"results": [{"id": "c1"}]}, "results[0].content"),
+        ({"results": [{"id": "c1", "name": 1, "content": "3"}]}, "results[0].name"),
     ],
 )
 def test_results_of_an_ag2_client_that_are_not_understood_name_their_field(value: Json, field: str) -> None:
     assert complaint(data(value, media_type=AG2_RESULTS)) == f"{AT}.{field}"
+
+
+@pytest.mark.parametrize("mark", ["adk_type", "type", "kagent_type"])
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        ({"name": "camera", "response": {}}, "id"),
+        ({"id": "", "name": "camera", "response": {}}, "id"),
+        ({"id": 1, "name": "camera", "response": {}}, "id"),
+        ({"id": "c1", "name": "camera"}, "response"),
+        ({"id": "c1", "name": ["camera"], "response": {}}, "name"),
+        ({}, "id"),
+    ],
+)
+def test_a_part_that_is_marked_as_a_response_and_is_none_names_its_field(mark: str, value: Json, field: str) -> None:
+    assert complaint(data(value, metadata={mark: "function_response"})) == f"{AT}.{field}"
+
+
+def test_a_part_that_is_marked_as_a_call_is_no_answer() -> None:
+    called = {"id": "c1", "name": "adk_request_confirmation", "response": {}}
+    sent = data(called, metadata={"adk_type": "function_call"})
+    assert answers(sent) == Answers((), (), sent.parts)

@@ -3,6 +3,7 @@
 import pytest
 
 from gateway.a2a.errors import InvalidParams
+from gateway.a2a.model import Json
 from gateway.core.tools.answers import Answers, ClientResult, Decision, Resolution, is_repetition, resolve
 from gateway.ledger.states import ToolCallStatus
 from gateway.ledger.tool_calls import AskedCall, ToolCallRecord
@@ -34,15 +35,15 @@ def given(*answers: Decision | ClientResult) -> Answers:
 
 
 def yes(call: str | None) -> Decision:
-    return Decision("field", call, approved=True)
+    return Decision("part.id", call, approved=True)
 
 
 def no(call: str | None) -> Decision:
-    return Decision("field", call, approved=False)
+    return Decision("part.id", call, approved=False)
 
 
-def result(call: str, output: object = 1, *, error: bool = False) -> ClientResult:
-    return ClientResult("field", call, output, error)
+def result(call: str, output: object = 1, *, error: bool = False, name: str | None = None) -> ClientResult:
+    return ClientResult("part", call, output, error, name)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,20 @@ def test_only_what_is_new_is_left(
 def test_what_does_not_fit_is_refused_and_names_its_field(answers: Answers, calls: list[AskedCall], why: str) -> None:
     with pytest.raises(InvalidParams, match=why) as caught:
         resolve(answers, calls, NOW)
-    assert caught.value.violations[0].field == "field"
+    assert caught.value.violations[0].field == "part.id"
+
+
+def test_a_result_is_for_the_tool_that_was_called() -> None:
+    with pytest.raises(InvalidParams, match="'c' is a call of 'c', not of 'pay'") as caught:
+        resolve(given(result("c", name="pay")), [CLIENT], NOW)
+    assert caught.value.violations[0].field == "part.name"
+    assert list(resolve(given(result("c", name="c")), [CLIENT], NOW).results) == ["c"]
+
+
+@pytest.mark.parametrize(("value", "meant"), [(1, True), (1.0, True), (True, False), ("1", False), (1.5, False)])
+def test_repeated_arguments_are_compared_by_value_and_kind(value: Json, meant: bool) -> None:
+    decision = Decision("part.id", "a", approved=True, args={"x": value})
+    assert is_repetition(given(decision), [APPROVED], NOW) is meant
 
 
 def test_a_decision_on_other_arguments_is_refused() -> None:

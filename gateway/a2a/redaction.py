@@ -185,9 +185,10 @@ class _Walk:
 
     def _plain_text(self, text: str, places: _Places) -> str:
         readable = _readable(text)
-        if _GIVES.search(readable) is None:
+        if _GIVES.search(readable) is None and "--" not in readable:
             return text
-        giving = [place for place in places if _gives_value(readable, self._last_name(*place))]
+        forms = {readable, _LETTER.sub(lambda escape: chr(int(escape[1], 16)), readable)}
+        giving = [place for place in places if any(_gives_value(form, self._last_name(*place)) for form in forms)]
         return self._mask(giving) if giving else text
 
     def _last_name(self, number: int, taken: int) -> str:
@@ -211,8 +212,11 @@ _JSON = re.compile(r"[{\[]|\"[\s\"\\]*(?:[{\[]|u00)")
 """The beginning of an object or a list, or of a text that holds one."""
 
 _ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})")
+_LETTER = re.compile(r"%(3[0-9]|[46][1-9a-f]|[57][0-9a])")
+"""A letter or a digit in percent encoding, behind `casefold`."""
+
 _GIVES = re.compile(r"[:=>|%]")
-"""Without one of these signs no name in a text is given a value."""
+"""Without one of these signs, or two dashes before it, no name in a text is given a value."""
 
 _LONGEST_COMMENT = 100
 """Characters. Behind each place of a name a text is searched so far for the end of a comment."""
@@ -267,10 +271,11 @@ def _gives_value(readable: str, name: str) -> bool:
 @lru_cache(maxsize=64)
 def _assignment(name: str) -> re.Pattern[str]:
     """The name as a word, with any sign between two of its letters, and a sign behind it that gives it a value. Quotes,
-    spaces and the like may stand between the two, and comments."""
+    spaces and the like may stand between the two, and comments. Or `--name value`, as programs take it."""
     begins = r"(?:(?<![^\W_])|(?<=\\[nrtbf])|(?<=%[0-9a-f]{2}))"
     letters = r"[\W_]?".join(map(re.escape, name))
     between = r"%2[27]|&\w{2,6};|[^\w:=>|%]|%(?!3[ad])"
     comment = rf"/\*.{{0,{_LONGEST_COMMENT}}}?\*/|(?://|\#)[^\n]{{0,{_LONGEST_COMMENT}}}\n"
     gives = r"(?:[:=>|]|%3[ad])"
-    return re.compile(rf"(?s){begins}{letters}(?:(?:{between})*+{gives}|(?:{comment}|{between})*+{gives})")
+    flag = rf"--{letters}[\s\"']++(?!--)."
+    return re.compile(rf"(?s){begins}{letters}(?:(?:{between})*+{gives}|(?:{comment}|{between})*+{gives})|{flag}")

@@ -233,7 +233,12 @@ def test_a_text_that_begins_like_json_and_cannot_be_read_is_masked_as_a_whole(te
         "id: 3\ntoken: t",
         "TOKEN=t",
         "https://x.example/?a=b&token=t",
+        "https://x.example/?tok%65n=t",
+        "https://x.example/?a=b&%74%6F%6b%65%6E=t",
+        "https://x.example/?x=%41token=t",
         "a%7B%22token%22%3A%22t%22",
+        "x --token t",
+        "x --Tok-En\n't'",
         "<p>&quot;token&quot;: &quot;t&quot;</p>",
         "<token>t</token>",
         "| x | token | t |",
@@ -250,6 +255,13 @@ def test_a_text_that_begins_like_json_and_cannot_be_read_is_masked_as_a_whole(te
 )
 def test_any_other_text_that_gives_a_value_to_the_name_is_masked_as_a_whole(text: str) -> None:
     assert in_text(text) == MASK
+
+
+@pytest.mark.parametrize(
+    "text", ["x --token", "x --token --verbose", "the token t", "a --tokens t", "x - token t", "%74oken t"]
+)
+def test_a_name_without_a_value_masks_nothing(text: str) -> None:
+    assert in_text(text) == text
 
 
 @pytest.mark.parametrize("path", ["$.result.user.token", "$.result.token[*]", "$.result..token.*"])
@@ -279,6 +291,11 @@ def test_lines_of_json_are_also_a_list_for_a_path_with_an_index() -> None:
         "%22",
         "t",
         "t-o-k-e-n-",
+        "--",
+        "--token",
+        "--token --",
+        "%74%6f",
+        "%74oken ",
     ],
 )
 @pytest.mark.parametrize("before", ["x: ", "x: token "])

@@ -86,18 +86,21 @@ class Failures:
         backend_down: bool = False,
         stale_connection: bool = False,
     ) -> AdapterError:
-        """The fields of AdapterError; the detail is one line without secrets."""
-        if self._secrets is not None:
-            text = self._secrets.sub("***", text)
-        text = " ".join(text.split())
-        detail = text if len(text) <= _DETAIL_LIMIT else f"{text[: _DETAIL_LIMIT - 3]}..."
+        """The fields of AdapterError; the detail is what `detail` makes of the text."""
         return AdapterError(
             kind,
-            detail,
+            self.detail(text),
             retry_after=retry_after,
             backend_down=backend_down,
             stale_connection=stale_connection,
         )
+
+    def detail(self, text: str) -> str:
+        """A backend's words for the log: one line, without secrets."""
+        if self._secrets is not None:
+            text = self._secrets.sub("***", text)
+        text = " ".join(text.split())
+        return text if len(text) <= _DETAIL_LIMIT else f"{text[: _DETAIL_LIMIT - 3]}..."
 
     def from_event(self, content: Json, *, handle: str | None = None) -> AdapterError:
         """The error for an error event in a stream whose HTTP status was a success. `handle` has the meaning that it

@@ -55,7 +55,20 @@ REFUSED = "refused"
 """The key of the metadata that says that content was refused; its value is a `Refused`."""
 
 FINISH = "finishReason"
-"""The key of the metadata with the backend's reason for an answer that is not whole."""
+"""The key of the metadata with the reason for an answer that is not whole."""
+
+OTHER_FINISH = "other"
+"""The reason of a backend that is none of the known ones, whatever its word is."""
+
+_FINISHES = frozenset(
+    {"length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded", "error_limit"}
+    | {"content_filter", "content_filtered", "guardrail_intervened", "refusal", "safety", "recitation", "blocklist"}
+    | {"prohibited_content", "spii", "language", "sensitive", "error_toxic"}
+    | {"incomplete", "pause_turn", "abort", "cancelled", "user_cancel", "timeout", "interrupted"}
+    | {"insufficient_system_resource", "network_error", "error", "malformed_function_call"}
+)
+"""The reasons that callers are told by name: those of OpenAI, Anthropic, Azure, Bedrock, Cohere, DeepSeek, Gemini, Mistral,
+SGLang, vLLM and Zhipu, in small letters."""
 
 GAP = "contextGap"
 """The key of the metadata that says that the backend does not know the answer; its value is the reason."""
@@ -82,6 +95,12 @@ def refused_content(failure: str, round_: int, *, words: bool = False) -> Refuse
     if not round_:
         return "message"
     return "tool-result-and-message" if words else "tool-result"
+
+
+def shown_finish(reason: str) -> str:
+    """The name of the reason for callers. A backend may write anything into it: a word that is not known stays here."""
+    known = reason.lower()
+    return known if known in _FINISHES else OTHER_FINISH
 
 
 def safe_text(failure: str, correlation_id: str, retry_after: int | None = None, refused: Refused | None = None) -> str:

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import structlog
 
+from gateway.a2a.errors import echo
 from gateway.a2a.model import Part, TaskArtifactUpdateEvent
 from gateway.core import commit_points, ownership, usage
 from gateway.core.history import refused_positions
@@ -110,6 +111,9 @@ class CommandExecutor:
                     reply = command
                 case commands.StrayResult(call_id=call_id):
                     log.warning("tool.stray-result", agent=self._run.agent.name, task=self._run.live.id, call=call_id)
+                case commands.UnknownFinish(reason=reason, correlation_id=correlation_id):
+                    found = {"reason": echo(reason), "correlation_id": correlation_id}
+                    log.warning("call.unknown-finish", agent=self._run.agent.name, task=self._run.live.id, **found)
                 case commands.Wait():
                     await self._pause(command)
                 case commands.EndTurn():

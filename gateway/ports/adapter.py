@@ -198,7 +198,8 @@ class CallCompleted(msgspec.Struct, frozen=True):
 
     `handle` is the confirmed handle. It is required for owner BACKEND; for owner GATEWAY it is None, unless the backend
     kept the call although it should not. `message` explains an ending other than COMPLETED. `finish` is the backend's
-    reason for an incomplete answer (`max_output_tokens`, `content_filter`), else None; no call of such an answer runs.
+    reason for an incomplete answer (`max_output_tokens`, `content_filter`), without secrets, else None; callers are told
+    only names that are known, and no call of such an answer runs.
     `state` replaces the adapter's JSON unless it is None. `stored` is the backend's report that it kept (True) or did not
     keep (False) this call. `usage` is the backend's report of tokens, in one of the forms that
     `gateway.core.usage` reads; its input tokens calibrate `history.max_tokens`.

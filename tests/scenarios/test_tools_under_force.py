@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -19,7 +20,7 @@ from gateway.ledger.points import CommitPoint
 from gateway.ledger.tasks import Finish
 from gateway.ledger.threads import Caller
 from gateway.ledger.tool_calls import ToolEnds, ToolStarts
-from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, ToolCallReady
+from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
 from gateway.ports.conversation import Ownership
 from gateway.ports.tools import ToolOutput, ToolRun
 from gateway.scheduling.leases import LeaseTimes
@@ -569,3 +570,16 @@ async def test_82_a_call_of_an_answer_that_was_cut_is_no_result_to_use_again(cor
     await core.send("2", context="c")
     assert box.done == ["one"]
     assert adapter.sent[2] == ("r2", ["O c1 1"])
+
+
+async def test_104_an_unknown_reason_for_an_answer_that_is_not_whole_is_told_to_the_log_alone(core: Core) -> None:
+    core.agent(ScriptedAdapter(BR, [TextDelta("An"), CallCompleted("r1", finish="error hdrsecret777")]))
+    with capture_logs() as logs:
+        task = await core.send("1", context="c")
+    (line,) = (entry for entry in logs if entry["event"] == "call.unknown-finish")
+    assert task.status.message is not None
+    why = {"finishReason": "other", "correlationId": line["correlation_id"]}
+    assert task.status.message.metadata == why
+    assert task.metadata == {"finishReason": "other"}
+    assert line["reason"] == "'error hdrsecret777'"
+    assert b"hdrsecret777" not in msgspec.json.encode(task)

@@ -227,7 +227,7 @@ class CompletionParser:
         reason = self._finish_reason
         if reason is None:
             raise self._failures.error(port.ErrorClass.INTERRUPTED, "the stream ended without a finish_reason")
-        finish = None if reason.lower() in _COMPLETE else reason
+        finish = None if reason.lower() in _COMPLETE else self._failures.detail(reason)
         return (
             *self._reasoning_item(),
             *((port.MessageReady(self._message),) if self._message else ()),

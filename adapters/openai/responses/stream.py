@@ -166,7 +166,8 @@ class ResponseParser:
             case "completed":
                 return None
             case "incomplete":
-                return (response.incomplete_details and response.incomplete_details.reason) or status
+                reason = response.incomplete_details and response.incomplete_details.reason
+                return self._failures.detail(reason) if reason else status
             case "failed":
                 error = response.error or {"message": "the response failed"}
                 raise self._failures.from_event(error, handle=self._handle)

@@ -53,6 +53,14 @@ class StrayResult(msgspec.Struct, frozen=True):
     call_id: str
 
 
+class UnknownFinish(msgspec.Struct, frozen=True):
+    """The backend's reason for an answer that is not whole is not known by name; `correlation_id` is that of the message in
+    which the caller is told so."""
+
+    reason: str
+    correlation_id: str
+
+
 class Continue(msgspec.Struct, frozen=True):
     """The service call is complete and the turn continues: with its tool calls first, then with another service call."""
 
@@ -112,6 +120,7 @@ Command = (
     | AbortCall
     | OwnershipConflict
     | StrayResult
+    | UnknownFinish
     | Continue
     | StartTool
     | EndTool

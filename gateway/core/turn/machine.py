@@ -7,19 +7,20 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gateway.a2a import tool_calls
-from gateway.a2a.errors import echo
 from gateway.a2a.model import Json, Message, Part, TaskState
 from gateway.a2a.tool_calls import Phase
 from gateway.core.failures import (
     FINISH,
     GAP,
     HANDLE_MISSING,
+    OTHER_FINISH,
     OWNER_CONFLICT,
     REFUSED,
     ROUND_LIMIT,
     UNKNOWN_TOOL,
     refused_content,
     safe_text,
+    shown_finish,
 )
 from gateway.core.lifecycles import TURN, advance
 from gateway.core.task_record import ShownCall
@@ -40,9 +41,10 @@ from gateway.ports.conversation import AssistantItem, CallItem, OutputItem, Owne
 from gateway.ports.tools import ConsentPage
 
 _LACKS = {
-    FINISH: "The answer is not whole: {}.",
+    FINISH: "The answer is not whole: {finishReason!r}.",
     GAP: "The agent's backend did not say how to continue from this answer; the next message continues from before it.",
 }
+_FOR_ANOTHER_REASON = "The answer is not whole, for another reason (correlation id {correlationId})."
 _REBUILT = "The agent's backend had lost this conversation; it was told again from the gateway's record."
 
 
@@ -368,13 +370,19 @@ class TurnMachine:
         status = TurnStatus.REJECTED if event.ending is adapter.Ending.REJECTED else TurnStatus.COMPLETED
         self._enter(status)
         gap = HANDLE_MISSING if missing else None
-        lacks = {name: why for name, why in ((FINISH, event.finish), (GAP, gap)) if why}
+        finish = None if event.finish is None else shown_finish(event.finish)
+        lacks = {name: why for name, why in ((FINISH, finish), (GAP, gap)) if why}
         message = self._final_message(event, lacks)
         out.append(commands.EndTurn(status, TaskState[ending.name], message, gap, lacks or None))
 
     def _final_message(self, event: adapter.CallCompleted, lacks: dict[str, Json]) -> Message | None:
         """The message of the status that ends the turn, with what the answer lacks: all that a caller sees who did not follow
-        the turn."""
+        the turn. A reason that is not known by name goes to the log."""
+        texts = _LACKS
+        if lacks.get(FINISH) == OTHER_FINISH:
+            correlation_id = self.clock.correlation_id()
+            self._output.out.append(commands.UnknownFinish(event.finish or "", correlation_id))
+            texts, lacks = _LACKS | {FINISH: _FOR_ANOTHER_REASON}, lacks | {"correlationId": correlation_id}
         if event.message:
             return self._output.message(event.message, lacks or None)
         if self._consents:
@@ -382,7 +390,7 @@ class TurnMachine:
             parts, metadata = prompts.consent_prompt(links, f"request_{self.clock.new_id()}")
             return self._output.message(parts, {tool_calls.URI: {"consent": metadata}} | lacks)
         if lacks:
-            notes = (_LACKS[name].format(echo(why)) for name, why in lacks.items())
+            notes = (text.format(**lacks) for name, text in texts.items() if name in lacks)
             return self._output.message(tuple(Part(text=note, metadata=NOTE) for note in notes), lacks)
         return None
 

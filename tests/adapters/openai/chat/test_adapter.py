@@ -483,6 +483,12 @@ def test_a_finish_reason_of_another_kind_is_passed_on() -> None:
     assert read(chunk("insufficient_system_resource")) == [CallCompleted(finish="insufficient_system_resource")]
 
 
+def test_a_finish_reason_quotes_no_secret() -> None:
+    reading = CompletionParser(OpenAIFailures(("hdrsecret777",)))
+    reading.receive(json.dumps(chunk("error hdrsecret777")).encode())
+    assert reading.finish()[-1] == CallCompleted(finish="error ***")
+
+
 def test_no_finish_reason_is_no_end() -> None:
     with pytest.raises(AdapterError) as caught:
         read(chunk(content="Hi"), b"[DONE]")

@@ -207,6 +207,13 @@ def test_an_incomplete_response_may_lack_the_reason() -> None:
         )
 
 
+def test_the_reason_of_an_incomplete_response_quotes_no_secret() -> None:
+    response = {"id": "resp_1", "status": "incomplete", "incomplete_details": {"reason": "error hdrsecret777"}}
+    parser = ResponseParser(OpenAIFailures(("hdrsecret777",)), Chain())
+    events = parser.receive(json.dumps({"type": "response.incomplete", "response": response}).encode())
+    assert events[-1] == CallCompleted("resp_1", finish="error ***")
+
+
 @pytest.mark.parametrize("event", [CREATED, COMPLETED])
 @pytest.mark.parametrize("went_on_from", [None, "resp_of_somebody_else"])
 def test_a_backend_that_continued_another_response_lost_the_chain(event: Event, went_on_from: str | None) -> None:

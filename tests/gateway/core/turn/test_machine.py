@@ -34,6 +34,7 @@ from gateway.core.turn.commands import (
     Publish,
     RecordPending,
     Reply,
+    UnknownFinish,
 )
 from gateway.core.turn.machine import TurnFacts, TurnMachine
 from gateway.core.turn.output import REASONING_URI
@@ -606,6 +607,29 @@ def test_an_answer_that_is_not_whole_says_why() -> None:
     assert said is not None
     assert (said.parts, said.metadata) == ((words,), why)
     assert commands[-1] == EndTurn(TurnStatus.COMPLETED, TaskState.COMPLETED, said, None, why)
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"), [("MAX_TOKENS", "max_tokens"), ("SAFETY", "safety"), ("refusal", "refusal")]
+)
+def test_a_known_reason_is_told_by_its_name(reason: str, shown: str) -> None:
+    end = play(turn(), CallCompleted(finish=reason))[-1]
+    assert isinstance(end, EndTurn)
+    assert end.metadata == {"finishReason": shown}
+
+
+@pytest.mark.parametrize("reason", ["error sk-secret", "sk_secret", "<b>\n{0} {finishReason}", "Z" * 5000, "other", ""])
+def test_an_unknown_reason_is_kept_for_the_log(reason: str) -> None:
+    commands = play(turn(), TextDelta("and th"), CallCompleted(finish=reason))
+    unknown, end = commands[-2:]
+    assert isinstance(unknown, UnknownFinish)
+    assert isinstance(end, EndTurn)
+    assert unknown.reason == reason
+    assert end.metadata == {"finishReason": "other"}
+    assert end.message is not None
+    assert end.message.metadata == {"finishReason": "other", "correlationId": unknown.correlation_id}
+    (part,) = end.message.parts
+    assert part.text == f"The answer is not whole, for another reason (correlation id {unknown.correlation_id})."
 
 
 def test_a_refusal_that_says_why_in_words_of_its_own_keeps_them() -> None:

@@ -9,16 +9,18 @@ import sys
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pathlib import Path
+from typing import NoReturn
 
 _PACKAGES = ("gateway", "adapters", "storage")
 
 
-def main() -> None:
+def main() -> NoReturn:
     for name in _PACKAGES:
         _import_from_here(name)
     from gateway.cli.main import run
+    from gateway.foundation.ending import end_process
 
-    sys.exit(run(sys.argv[1:]))
+    end_process(run(sys.argv[1:]))
 
 
 def _import_from_here(name: str) -> None:

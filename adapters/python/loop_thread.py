@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from adapters.python.daemon_threads import DaemonThreads
-from adapters.python.forks import end_copy, runs_functions
+from adapters.python.forks import end_copies_with_this, end_copy, runs_functions
 from gateway.foundation.tracebacks import drop_tracebacks
 
 log = structlog.get_logger("adapters.python.loop_thread")
@@ -70,6 +70,7 @@ class LoopThread:
     def __init__(
         self, owner: Mapping[str, str], escaped: Callable[[BaseException, contextvars.Context | None], None]
     ) -> None:
+        end_copies_with_this()
         self.owner = owner
         self.loop = asyncio.new_event_loop()
         self.loop.set_default_executor(DaemonThreads())
@@ -108,6 +109,7 @@ class LoopThread:
                 handle.cancel()
 
     def _cancel_tasks(self) -> None:
+        self.loop.set_task_factory(None)
         tasks = asyncio.all_tasks(self.loop)
         for task in tasks:
             task.cancel()

@@ -133,7 +133,8 @@ class Worker:
         self._under_way.add(run)
         # The task is in no task group, because a group would wait for it: a function that ignores its cancellation is
         # left to itself.
-        run.task = asyncio.get_running_loop().create_task(self._run(run, given), context=context)
+        # Not by `create_task`, because the function may have given the loop a factory of tasks that fails.
+        run.task = asyncio.Task(self._run(run, given), loop=asyncio.get_running_loop(), context=context)
         run.task.add_done_callback(lambda _: self._forget(number, run))
 
     def give(self, number: int, weight_read: int) -> None:

@@ -126,6 +126,18 @@ async def stops_its_loop(turn):
     yield "two"
 
 
+async def spoils_its_loop(turn):
+    loop = asyncio.get_running_loop()
+    match turn.text:
+        case "a factory of tasks that fails":
+            loop.set_task_factory(lambda *given, **named: 1 / 0)
+        case "a factory of nothing":
+            loop.set_task_factory(lambda *given, **named: None)
+        case "begins a task":
+            loop.create_task(forever())
+    yield "done"
+
+
 async def waits(turn):
     yield "begun"
     await asyncio.to_thread(go.wait)
@@ -205,6 +217,7 @@ async def async_block_tool(seconds: float) -> str:
 _AGENTS = (
     "fails",
     "stops_its_loop",
+    "spoils_its_loop",
     "waits",
     "lets_go",
     "blocks",
@@ -319,6 +332,23 @@ async def test_code_that_stops_its_loop_does_not_end_it(gateway: Child) -> None:
     async with a2a_http(gateway.url) as http:
         for _ in range(2):
             assert text_of(await A2A(http, "stops-its-loop").send("Hi")) == "one two"
+
+
+@pytest.mark.fault("P1")
+@pytest.mark.parametrize("run_in", ["thread", "process"])
+async def test_a_factory_of_tasks_that_fails_is_asked_for_the_tasks_of_the_code_alone(
+    tmp_path: Path, run_in: str
+) -> None:
+    async with _gateway(tmp_path, run_in) as child, a2a_http(child.url) as http:
+        agent = A2A(http, "spoils-its-loop")
+        for spoiled in ("a factory of nothing", "a factory of tasks that fails"):
+            assert text_of(await agent.send(spoiled)) == "done"
+            assert text_of(await agent.send("Hi")) == "done"
+        assert why(await agent.send("begins a task")) == failed(ErrorClass.BACKEND_FAILED)
+        assert "ZeroDivisionError" in _events(child, "turn.failed")[-1]["detail"]
+        child.signal(signal.SIGTERM)
+        assert await child.ended() == 0
+        assert _events(child, "python.not-ended") == []
 
 
 @pytest.mark.fault("P1")

@@ -25,10 +25,16 @@ pytestmark = [pytest.mark.xdist_group("python-forks"), pytest.mark.fault("P4")]
 
 _SOURCE = '''
 import asyncio
+import fcntl
 import multiprocessing
 import os
+import re
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+EXECUTOR = ThreadPoolExecutor(1)
 
 
 def leave_copy(pid, way):
@@ -43,6 +49,10 @@ async def on_the_loop(turn):
     match way:
         case "forks in to_thread":
             pid = await asyncio.to_thread(os.fork)
+        case "forks in an executor of its own":
+            pid = await loop.run_in_executor(EXECUTOR, os.fork)
+        case "fails in an executor of its own":
+            pid = await loop.run_in_executor(EXECUTOR, fork_and_fail)
         case "forks in a callback":
             forked = loop.create_future()
             loop.call_soon(lambda: forked.set_result(os.fork()))
@@ -64,6 +74,13 @@ async def on_the_loop(turn):
     yield str(pid)
     if not pid:
         open(f"{__file__}.reached", "w").close()
+
+
+def fork_and_fail():
+    pid = os.fork()
+    if not pid:
+        raise ValueError("in the copy")
+    return pid
 
 
 async def exits():
@@ -89,8 +106,43 @@ def plain(turn):
 def lives_on(turn):
     pid = os.fork()
     if not pid:
+        if turn.text == "outlives":
+            for number in map(int, os.listdir("/proc/self/fd")):
+                with suppress(OSError):
+                    fcntl.fcntl(number, fcntl.F_SETFL, fcntl.fcntl(number, fcntl.F_GETFL) & ~os.O_ASYNC)
+            open(f"{__file__}.outlives", "w").close()
         time.sleep(3600)
     return str(pid)
+
+
+def begin_process():
+    process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(3600,))
+    process.start()
+    return process.pid
+
+
+def copy_of_a_copy():
+    reading, writing = os.pipe()
+    if not os.fork():
+        pid = os.fork()
+        if pid:
+            os.write(writing, str(pid).encode())
+        time.sleep(3600)
+    return int(os.read(reading, 20))
+
+
+def compute():
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.write(writing, b"begun")
+        re.match("(a+)+$", "a" * 60 + "b")  # it keeps the lock of the interpreter
+    os.read(reading, 5)
+    return pid
+
+
+def lives(turn):
+    return str({"begins a process": begin_process, "forks a copy": copy_of_a_copy, "computes": compute}[turn.text]())
 
 
 def square(connection, number):
@@ -144,9 +196,12 @@ _ON_THE_LOOP = (
     "waits",
     "exits in a task",
     "forks in to_thread",
+    "forks in an executor of its own",
+    "fails in an executor of its own",
     "forks in a callback",
     "forks in a task",
 )
+_LIVES = ("begins a process", "forks a copy", "computes")
 _IN_A_THREAD = ("goes on", "returns", "exits", "fails")
 
 
@@ -161,7 +216,7 @@ def _script(conversation: Conversation) -> Iterator[Step]:
 async def _gateway(folder: Path, run_in: str = "thread") -> AsyncIterator[Child]:
     (folder / "forking.py").write_text(_SOURCE)
     common = f"type: python, run_in: {run_in}, ref: './forking.py"
-    names = ("on_the_loop", "in_a_thread", "plain", "lives_on", "waits", "computes", "echo")
+    names = ("on_the_loop", "in_a_thread", "plain", "lives_on", "lives", "waits", "computes", "echo")
     agents = [f"{name.replace('_', '-')}: {{{common}:{name}'}}" for name in names]
     tools = "\n".join(f"  {name.replace('_', '-')}: {{{common}:{name}'}}" for name in ("fork_tool", "async_fork_tool"))
     async with serve(ResponsesServer(_script).app) as url:
@@ -235,11 +290,27 @@ def _is_free(host: str, port: int) -> bool:
     return True
 
 
-async def test_a_copy_that_lives_on_keeps_neither_the_address_nor_a_connection_of_the_gateway(tmp_path: Path) -> None:
+@pytest.mark.parametrize("run_in", ["thread", "process"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_a_copy_that_lives_on_ends_with_the_gateway_and_no_sooner(
+    tmp_path: Path, run_in: str, number: signal.Signals
+) -> None:
+    async with _gateway(tmp_path, run_in) as child, a2a_http(child.url) as http:
+        pids = [int(text_of(await A2A(http, "lives").send(way))) for way in _LIVES]
+        assert why(await A2A(http, "echo").send("Hi")) == COMPLETED
+        assert [way for way, pid in zip(_LIVES, pids, strict=True) if not alive(pid)] == []
+        child.signal(number)
+        for pid in pids:
+            await until(lambda: not alive(pid))  # noqa: B023
+
+
+async def test_a_copy_that_outlives_the_gateway_keeps_neither_its_address_nor_a_connection(tmp_path: Path) -> None:
+    """As copies do where the kernel cannot end them."""
     async with _gateway(tmp_path) as child, a2a_http(child.url) as http, A2A(http, "waits").stream("Hi") as stream:
         await stream.read_until(lambda frames: "begun" in str(frames))
-        pid = int(text_of(await A2A(http, "lives-on").send("Hi")))
+        pid = int(text_of(await A2A(http, "lives-on").send("outlives")))
         try:
+            await until((tmp_path / "forking.py.outlives").exists)
             child.signal(signal.SIGKILL)
             await until(lambda: not alive(child.pid))
             assert alive(pid)

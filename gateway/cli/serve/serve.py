@@ -23,6 +23,7 @@ from gateway.cli.serve.sources import COMMAND_LINE, compose, doubts, invalid, re
 from gateway.config.gateway import GatewayConfig, open_listen_problem
 from gateway.config.problems import ConfigInvalid, Problem
 from gateway.foundation.addresses import http_url
+from gateway.foundation.ending import bound_end
 from gateway.foundation.logs import configure_logging, log_format
 from gateway.ledger.errors import LedgerUnavailable
 
@@ -42,6 +43,7 @@ class _Source:
 
 def serve_agents(options: ServeOptions) -> None:
     """Raises: Stop."""
+    bound_end()
     _check(options)
     check_trust(ExitCode.CONFIG_INVALID)
     source = _source(options)

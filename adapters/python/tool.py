@@ -19,10 +19,12 @@ from adapters.python.host import host_of
 from adapters.python.reference import FunctionSettings
 from adapters.python.worker import Run
 from gateway.a2a.model import Json
-from gateway.ports.tools import ConsentNeeded, SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
+from gateway.ports.tools import ConsentNeeded, ResultTooDeep, SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 
 _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
-_BROKEN, _CONSENT = "broken", "consent"
+_BROKEN, _CONSENT, _TOO_DEEP = "broken", "consent", "too-deep"
+_DEEPER_THAN_READ = "Maximum serialization depth exceeded"
+"""pydantic's words for a value of some 250 levels, of which it makes no JSON; for others it has no class of its own either."""
 
 
 class PythonToolSettings(FunctionSettings):
@@ -72,13 +74,15 @@ class PythonTool:
 
 @contextmanager
 def _tool_errors() -> Iterator[None]:
-    """Raises: ConsentNeeded, ToolError for a CallFailed in the block."""
+    """Raises: ConsentNeeded, ResultTooDeep, ToolError for a CallFailed in the block."""
     try:
         yield
     except CallFailed as error:
         failure = error.failure
         if failure.kind == _CONSENT:
             raise ConsentNeeded(failure.detail, failure.pages) from None
+        if failure.kind == _TOO_DEEP:
+            raise ResultTooDeep(failure.detail) from None
         raise ToolError(failure.detail) from None
 
 
@@ -124,7 +128,8 @@ class ToolService:
             return ToolOutput(to_jsonable_python(result))
         except (PydanticSerializationError, ValueError, RecursionError) as error:
             detail = f"{self.tool.name} returned what cannot be told as JSON: {error}"
-            raise CallFailed(Failure(_BROKEN, detail)) from error
+            kind = _TOO_DEEP if str(error) == _DEEPER_THAN_READ else _BROKEN
+            raise CallFailed(Failure(kind, detail)) from error
 
     async def _result(self, call: Callable[[], Any]) -> Any:
         if is_async(self._function):

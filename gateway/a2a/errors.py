@@ -69,7 +69,9 @@ UnsupportedMediaType = _row("UnsupportedMediaType", -32600, "INVALID_ARGUMENT", 
 PermissionDenied = _row("PermissionDenied", -32600, "PERMISSION_DENIED", 403)
 """Only in the admin API: elsewhere the objects of other callers are not found."""
 NotFound = _row("NotFound", -32601, "NOT_FOUND", 404)
-"""No agent, no context and no route at this path."""
+"""No agent and no context of this name."""
+NoSuchAddress = _row("NoSuchAddress", -32601, "NOT_FOUND", 404)
+"""No route at this path."""
 MethodNotAllowed = _row("MethodNotAllowed", -32600, "UNIMPLEMENTED", 405)
 Busy = _row("Busy", -32603, "UNAVAILABLE", 503)
 """Nothing was stored; the same request may succeed after `retry_after` seconds."""

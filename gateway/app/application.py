@@ -24,7 +24,7 @@ from gateway.http.auth import KeyAuthentication, NoAuthentication
 from gateway.http.health import Health
 from gateway.http.host_guard import HostGuard, allowed_hosts
 from gateway.http.request_log import RequestLine, RequestLog
-from gateway.http.routes import routes
+from gateway.http.routes import NOT_FOUND, routes
 from gateway.ledger.port import Ledger
 from gateway.maintenance.backend_deletions import Deletions
 from gateway.maintenance.expiry import QuestionExpiry
@@ -148,7 +148,7 @@ class Gateway:
             push_configs=push.configs if push is not None else None,
             jwks=push.jwks if push is not None else None,
         )
-        router = Router([*served, *self._health.routes()], redirect_slashes=False)
+        router = Router([*served, *self._health.routes()], redirect_slashes=False, default=NOT_FOUND)
         app: ASGIApp = HostGuard(router.app, allowed_hosts(config.server.host, public_url))
         if self._requests is not None:
             app = RequestLog(app, self._requests, self._clock)

@@ -26,6 +26,8 @@ Json = Any
 VERSION = "1.0"
 CONNECT = 10.0
 """Seconds to find the host and connect."""
+_NO_ADDRESS = "NO_SUCH_ADDRESS"
+"""The gateway's reason for a 404 of an address that it does not have."""
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -183,12 +185,13 @@ def refused_from(response: httpx2.Response, body: Json) -> Refused:
     code, message = json_at(error, "code"), json_at(error, "message")
     retry_after = parse_retry_after(response.headers, Clock().now())
     location = response.headers.get("location")
-    text = message if isinstance(message, str) and message else None
+    reason = next((str(detail["reason"]) for detail in details if "reason" in detail), None)
+    text = message if isinstance(message, str) and message and reason != _NO_ADDRESS else None
     return Refused(
         text or _http_error(response, location),
         status=response.status_code,
         code=code if isinstance(code, int) and code < 0 else None,
-        reason=next((str(detail["reason"]) for detail in details if "reason" in detail), None),
+        reason=reason,
         retry_after=None if retry_after is None else float(math.ceil(retry_after)),
         task=next((task for detail in details if (task := text_at(detail, "metadata", "taskId"))), None),
         unexplained=text is None,

@@ -97,8 +97,7 @@ _SPELLINGS = (_CHAT, _RESPONSES, _LANGCHAIN, _ANTHROPIC, _RESPONSES._replace(sig
 
 
 def storable(report: Json) -> Json:
-    """The report of a failure as it is kept with its service call; None for a value that is nested too deep. That of a
-    completed call has been checked with its event."""
+    """The report as it is kept with its service call; None for a value that is nested too deep."""
     return report if nesting.fits(report) else None
 
 

@@ -25,7 +25,7 @@ from gateway.foundation.tasks import stop
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ledger.states import ToolCallStatus
 from gateway.ports.adapter import AdapterError, ErrorClass
-from gateway.ports.tools import ConsentNeeded, ToolError, ToolOutput, ToolRun
+from gateway.ports.tools import ConsentNeeded, ResultTooDeep, ToolError, ToolOutput, ToolRun
 
 log = structlog.get_logger("gateway.engine.tool_loop")
 
@@ -62,7 +62,8 @@ async def invoke(
     else:
         log.error("tool.failed", tool=tool.identity, call=call.facts.id, exc_info=given)
     drop_tracebacks(given)
-    return Settled(ToolCallStatus.FAILED, tool_call.FAILED)
+    why = tool_call.RESULT_TOO_DEEP if isinstance(given, ResultTooDeep) else tool_call.FAILED
+    return Settled(ToolCallStatus.FAILED, why)
 
 
 def _may_be_shown(needed: ConsentNeeded, tool: OfferedTool, call: tool_call.ToolCall) -> bool:

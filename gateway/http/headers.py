@@ -11,7 +11,8 @@ from gateway.a2a.errors import UnsupportedMediaType, echo, invalid
 from gateway.a2a.limits import Limits
 from gateway.http.reply import A2A_JSON, JSON
 
-_NAMES = frozenset({b"a2a-version", b"a2a-extensions", b"idempotency-key", b"last-event-id"})
+_VERSION = b"a2a-version"
+_NAMES = frozenset({_VERSION, b"a2a-extensions", b"idempotency-key", b"last-event-id"})
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _URI_LENGTH = 512
@@ -20,9 +21,8 @@ _JSON_TYPES = frozenset({JSON, A2A_JSON})
 
 
 class ServiceParameters(msgspec.Struct, frozen=True):
-    """Source: A2A 1.0, section 3.2.6. `version` is None where the request names none."""
+    """Source: A2A 1.0, sections 3.2.6 and 3.6.1."""
 
-    version: str | None
     _raw: dict[bytes, list[str]]
 
     @classmethod
@@ -30,9 +30,15 @@ class ServiceParameters(msgspec.Struct, frozen=True):
         raw: dict[bytes, list[str]] = {}
         for name, value in scope["headers"]:
             if name in _NAMES:
-                raw.setdefault(name, []).append(value.decode("latin-1"))
-        version = raw[b"a2a-version"][0] if b"a2a-version" in raw else _version_in_query(scope)
-        return cls(version, raw)
+                # RFC 9110, section 5.5: a value excludes the spaces and tabs around it.
+                raw.setdefault(name, []).append(value.strip(b" \t").decode("latin-1"))
+        if _VERSION not in raw and (versions := _versions_in_query(scope)):
+            raw[_VERSION] = versions
+        return cls(raw)
+
+    def version(self) -> str | None:
+        """None where the request names none. The header wins over the request parameter. Raises: InvalidParams."""
+        return self._single(_VERSION, "A2A-Version")
 
     def extensions(self, limits: Limits) -> tuple[str, ...]:
         """The URIs in A2A-Extensions, without repeats. Raises: InvalidParams."""
@@ -69,13 +75,13 @@ class ServiceParameters(msgspec.Struct, frozen=True):
         values = self._raw.get(name)
         if values is None:
             return None
-        if len(set(values)) > 1:
+        if len(values) > 1 and len(set(values)) > 1:
             raise invalid(title, "is given twice")
         return values[0]
 
 
-def _version_in_query(scope: Scope) -> str | None:
-    return next((value for name, value in query(scope) if name.lower() == "a2a-version"), None)
+def _versions_in_query(scope: Scope) -> list[str]:
+    return [value.strip(" \t") for name, value in query(scope) if name.lower() == "a2a-version"]
 
 
 def query(scope: Scope) -> list[tuple[str, str]]:

@@ -171,7 +171,7 @@ class Pipeline:
 
         Raises: A2AError.
         """
-        dialect = negotiate(admitted.parameters.version)
+        dialect = negotiate(admitted.parameters.version())
         method, request = read(dialect) if size <= LARGE else await asyncio.to_thread(read, dialect)
         checks.check(request, self.limits)
         agent = self.agents.resolve(admitted.agent, request.tenant)

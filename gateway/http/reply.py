@@ -32,6 +32,7 @@ _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _TRANSPORT = (
     errors.Busy,
     errors.MethodNotAllowed,
+    errors.NoSuchAddress,
     errors.NotFound,
     errors.PayloadTooLarge,
     errors.PermissionDenied,

@@ -18,7 +18,7 @@ from typing import Any
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope, Send
 
-from gateway.a2a.errors import NotFound
+from gateway.a2a.errors import NoSuchAddress
 from gateway.config.gateway import LimitsConfig
 from gateway.core.agents import Agents
 from gateway.foundation.clock import Clock
@@ -40,7 +40,8 @@ _BELOW = "/a2a/"
 _CARD = [".well-known", "agent-card.json"]
 _PREFIXES = 3  # /a2a, /a2a/{agent} and /a2a/{agent}/{tenant}: an operation's path follows one of them
 _App = Callable[[Scope, Receive, Send], Coroutine[Any, Any, None]]
-_NOT_FOUND = rest_reply(NotFound("nothing stands at this address"))
+NOT_FOUND = rest_reply(NoSuchAddress("nothing stands at this address"))
+"""The answer of every address that is none of these."""
 
 
 def routes(
@@ -95,7 +96,7 @@ class _A2A(BaseRoute):
         raw = scope.get("raw_path", b"")
         if "" in segments or (b"%" in raw and b"%2f" in raw.lower()):
             # A proxy may have authorised another path than the one that these segments would lead to.
-            return _NOT_FOUND
+            return NOT_FOUND
         operation = _operation(segments)
         match segments:
             case [agent] if operation is None:
@@ -111,7 +112,7 @@ class _A2A(BaseRoute):
             case [*named, _, _] if segments[-2:] == _CARD and len(named) < 2:
                 return partial(self.cards.serve, named[0] if named else None)
             case _:
-                return _NOT_FOUND
+                return NOT_FOUND
 
 
 def _operation(segments: list[str]) -> tuple[list[str], Resource] | None:

@@ -167,7 +167,7 @@ class TaskReader:
         events = await self.ledger.events(record.id, 0)
         latest = events[-1][0] if events else record.last_event if record.state in TERMINAL else 0
         if number > latest:
-            raise invalid("Last-Event-ID", f"{number} is behind the task's last event, {latest}")
+            raise invalid("Last-Event-ID", f"{number} is beyond the task's last event, {latest}")
         if not events and latest:
             # Retention deleted the events: the caller gets their result, however many it has read.
             turns = (await self.ledger.turns((record.id,), artifacts=True))[record.id]

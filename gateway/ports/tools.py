@@ -53,6 +53,10 @@ class ToolError(Exception):
         self.detail = detail
 
 
+class ResultTooDeep(ToolError):
+    """The result is nested deeper than what is stored. The tool ran; its callers and the model learn why it failed."""
+
+
 class ProgramNotStarted(ToolError):
     """The source is a program of this machine that does not run. `detail` says which, why, and what to do."""
 

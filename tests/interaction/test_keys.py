@@ -153,6 +153,14 @@ async def test_cards_and_health_are_public(http: httpx2.AsyncClient) -> None:
         assert (await http.get(path)).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/", "//a2a/echo", "/A2A/echo", "/a2ab", "/livez/", "/.well-known/x"])
+async def test_an_address_of_no_kind_is_not_found_in_json(http: httpx2.AsyncClient, path: str) -> None:
+    answer = await http.get(f"{http.base_url}".rstrip("/") + path)
+    below = await http.get("/a2a/echo/no/such/address/at/all")
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "application/json")
+    assert answer.content == below.content
+
+
 async def test_the_card_says_which_keys_it_takes_in_both_versions(http: httpx2.AsyncClient) -> None:
     card = (await http.get("/.well-known/agent-card.json")).json()
     assert {name: set(scheme) for name, scheme in card["securitySchemes"].items()} == {

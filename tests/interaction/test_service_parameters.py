@@ -59,6 +59,28 @@ async def test_the_header_wins_over_the_request_parameter(gateway: Gateway) -> N
     assert (answer.status, answer.json) == gateway.binding.refusal(not_supported("'7.0'"))
 
 
+@pytest.mark.parametrize("versions", [("1.0", "0.3"), ("0.3", "1.0"), ("1.0", "9.9"), ("1.0", "")])
+async def test_two_different_versions_are_refused(gateway: Gateway, versions: tuple[str, ...]) -> None:
+    exchange = gateway.binding.ask("SendMessage", SEND)
+    given = [header for header in gateway.headers({}) if header[0].lower() != "a2a-version"]
+    headers = [*given, *(("A2A-Version", version) for version in versions)]
+
+    answer = await asgi.request(gateway.app, exchange.method, exchange.target, headers, exchange.body)
+
+    assert (answer.status, answer.json) == gateway.binding.refusal(invalid_params("A2A-Version", "is given twice"))
+    assert gateway.operations.calls == []
+
+
+async def test_two_different_versions_in_the_query_are_refused(gateway: Gateway) -> None:
+    exchange = gateway.binding.ask("SendMessage", SEND)
+    target = f"{exchange.target}?A2A-Version=1.0&a2a-version=0.3"
+
+    answer = await gateway.request(exchange.method, target, exchange.body, a2a_version="")
+
+    assert (answer.status, answer.json) == gateway.binding.refusal(invalid_params("A2A-Version", "is given twice"))
+    assert gateway.operations.calls == []
+
+
 async def test_a_declared_extension_is_activated_and_named_in_the_answer(gateway: Gateway) -> None:
     answer = await gateway.ask("SendMessage", SEND, a2a_extensions=f"https://unknown.example, {TOOL_CALLS}")
 
@@ -152,8 +174,9 @@ async def test_two_different_idempotency_keys_are_refused(gateway: Gateway) -> N
     assert (answer.status, answer.json) == gateway.binding.refusal(invalid_params("Idempotency-Key", "is given twice"))
 
 
-async def test_the_last_event_id_reaches_the_core(gateway: Gateway) -> None:
-    await gateway.ask("GetTask", {"id": "a"}, last_event_id="42")
+@pytest.mark.parametrize("number", ["42", "42 ", "42\t"])
+async def test_the_last_event_id_reaches_the_core(gateway: Gateway, number: str) -> None:
+    await gateway.ask("GetTask", {"id": "a"}, last_event_id=number)
 
     assert gateway.operations.calls[0][1].last_event_id == 42
 

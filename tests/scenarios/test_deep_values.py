@@ -19,10 +19,11 @@ from gateway.ports.adapter import (
     ToolResultReady,
 )
 from gateway.ports.conversation import OpaqueItem, OutputItem, Ownership, ReasoningItem
+from gateway.ports.tools import ToolOutput
 from tests.gateway.a2a.test_nesting import nested
 from tests.support.core import Core, answer, error_class
 from tests.support.scripted import BR, G, ScriptedAdapter, says
-from tests.support.scripted_tools import ScriptedTools
+from tests.support.scripted_tools import Answer, ScriptedTools
 
 OWNERS = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 DEPTHS = pytest.mark.parametrize("depth", [100, 101, 400, 940, 950, 960, 980, 1000, 5000])
@@ -83,7 +84,6 @@ BROKEN: dict[str, list[AdapterEvent]] = {
     "item": [ItemReady(OpaqueItem("strange", nested(101))), CallCompleted("r")],
     "reasoning": [ItemReady(ReasoningItem("hm", nested(101))), CallCompleted("r")],
     "state": [TextDelta("x"), CallCompleted("r", state=nested(101))],
-    "usage": [TextDelta("x"), CallCompleted("r", usage=nested(101))],
     "message": [CallCompleted("r", message=(Part(data=nested(101)),))],
     "reply": [DirectReply((Part(data=nested(101)),))],
     "state of a reply": [DirectReply((Part(text="x"),), nested(101))],
@@ -97,6 +97,36 @@ async def test_131_any_other_deep_value_breaks_the_contract_and_costs_one_turn(c
     assert error_class(task) == ErrorClass.CONTRACT_BROKEN
     await everything_can_be_read(core, task.id)
     assert answer(await core.send("2", context="c")) == "again"
+
+
+@OWNERS
+@pytest.mark.parametrize("depth", [101, 105, 5000])
+async def test_131_a_report_of_tokens_that_is_too_deep_counts_as_none(
+    core: Core, ownership: Ownership, depth: int
+) -> None:
+    report = {"prompt_tokens": 1, "completion_tokens": 2, "details": nested(depth)}
+    core.agent(ScriptedAdapter(ownership, [TextDelta("found"), CallCompleted("r1", usage=report)], says("again", "r2")))
+    task = await core.send("1", context="c")
+    assert (task.status.state, answer(task)) == (TaskState.COMPLETED, "found")
+    await everything_can_be_read(core, task.id)
+    assert answer(await core.send("2", context="c")) == "again"
+
+
+@OWNERS
+@pytest.mark.parametrize(
+    "output", [nested(101), ToolOutput(nested(950)), ToolOutput({"status": 500, "answer": nested(100)}, error=True)]
+)
+async def test_131_a_result_that_is_too_deep_is_a_failed_call_of_which_the_model_hears_why(
+    core: Core, ownership: Ownership, output: Answer
+) -> None:
+    box = ScriptedTools({"find": output})
+    adapter = ScriptedAdapter(ownership, [ToolCallReady("c1", "find", "{}"), CallCompleted("r1")], says("sorry", "r2"))
+    core.agent(adapter, toolset=box)
+    task = await core.send("1")
+    assert (answer(task), box.ran) == ("sorry", ["find"])
+    [told] = [item for item in adapter.requests[1].items if isinstance(item, OutputItem)]
+    assert told == OutputItem("c1", "The tool ran, but its result is nested more than 100 deep.", error=True)
+    await everything_can_be_read(core, task.id)
 
 
 @OWNERS

@@ -298,7 +298,7 @@ async def test_142_a_stream_whose_events_are_over_their_time_is_the_whole_task(c
     for last in (0, 2, numbers(before)[-1]):
         resumed = await frames(await core.subscribe(task.id, core.call(last=last)))
         assert (text_of(resumed), states(resumed)) == ("ab", ["COMPLETED"])
-    with pytest.raises(InvalidParams, match="Last-Event-ID: 99 is behind the task's last event"):
+    with pytest.raises(InvalidParams, match="Last-Event-ID: 99 is beyond the task's last event"):
         await core.subscribe(task.id, core.call(last=99))
 
 

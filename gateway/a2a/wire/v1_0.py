@@ -108,7 +108,7 @@ _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?:\.[0-9]{1,4})?")
 
 def negotiate(requested: str | None) -> Dialect:
     """The dialect of the requested version. Raises: VersionNotSupported naming the supported ones."""
-    text = (requested or "").strip()
+    text = requested or ""
     dialect = DIALECTS.get(text or _UNNAMED)
     if dialect is None and (match := _VERSION.fullmatch(text)):
         dialect = DIALECTS.get(f"{int(match[1])}.{int(match[2])}")

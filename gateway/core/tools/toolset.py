@@ -16,7 +16,7 @@ from gateway.a2a.model import Json
 from gateway.a2a.nesting import DEEPEST, TOO_DEEP
 from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.core.tools.steps import Steps
-from gateway.ports.tools import ToolDeclaration, ToolError, ToolOutput, ToolRun, ToolSource
+from gateway.ports.tools import ResultTooDeep, ToolDeclaration, ToolError, ToolOutput, ToolRun, ToolSource
 
 _LONGEST = 64
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
@@ -60,7 +60,7 @@ _DIGITS = 20
 
 
 def cleaned(output: ToolOutput) -> ToolOutput:
-    """The output as JSON. Raises: ToolError when it is none."""
+    """The output as JSON. Raises: ToolError when it is none, ResultTooDeep when it is nested too deep."""
     return ToolOutput(_json(output.output, 0), output.error)
 
 
@@ -92,7 +92,7 @@ def _beginning(data: bytes, limit: int) -> str:
 def _json(value: object, depth: int) -> Json:
     """A copy with replacements for values that JSON does not have: results hold NUL, half characters and infinities."""
     if depth > DEEPEST:
-        raise ToolError(f"the result is {TOO_DEEP}")
+        raise ResultTooDeep(f"the result is {TOO_DEEP}")
     match value:
         case None | bool():
             return value

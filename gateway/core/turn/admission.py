@@ -5,6 +5,7 @@ import msgspec
 
 from gateway.a2a import nesting
 from gateway.a2a.model import Json, Part
+from gateway.core.usage import storable
 from gateway.ports import adapter
 from gateway.ports.adapter import AdapterError, AdapterEvent, ErrorClass
 from gateway.ports.conversation import ReasoningItem
@@ -24,7 +25,7 @@ _WITH_VALUES = frozenset(
 
 def admitted(event: AdapterEvent) -> AdapterEvent:
     """The event as it can be stored. The output of a tool that is nested too deep becomes its JSON text, because the word of
-    a tool must not end a turn.
+    a tool must not end a turn; a report of tokens that is counts as none, because it is no part of the answer.
 
     Raises: AdapterError (CONTRACT_BROKEN) for every other value that is nested too deep.
     """
@@ -47,7 +48,8 @@ def admitted(event: AdapterEvent) -> AdapterEvent:
         case adapter.CallCompleted():
             _check_parts(event.message or ())
             _check(event.state, "the state of the adapter")
-            _check(event.usage, "the usage")
+            if (usage := storable(event.usage)) is not event.usage:
+                return msgspec.structs.replace(event, usage=usage)
     return event
 
 

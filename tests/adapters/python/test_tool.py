@@ -12,7 +12,8 @@ from pydantic import BaseModel, Field
 
 from adapters.python.tool import PythonTool, PythonToolSettings
 from gateway.a2a.model import Json
-from gateway.ports.tools import ConsentNeeded, ConsentPage, SourceTool, ToolError, ToolOutput, ToolRun
+from gateway.core.tools.toolset import cleaned
+from gateway.ports.tools import ConsentNeeded, ConsentPage, ResultTooDeep, SourceTool, ToolError, ToolOutput, ToolRun
 
 HERE = __name__
 
@@ -86,6 +87,13 @@ def unwilling() -> str:
 
 def opaque() -> object:
     return threading.Lock()
+
+
+def deep(levels: int) -> object:
+    value: object = 1
+    for _ in range(levels):
+        value = [value]
+    return value
 
 
 def positional(a: int, /) -> int:
@@ -188,6 +196,19 @@ async def test_only_the_operator_learns_of_an_exception(name: str, detail: str) 
     with pytest.raises(ToolError) as error:
         await run(name)
     assert error.value.detail == detail
+
+
+@pytest.mark.parametrize(
+    ("run_in", "levels"),
+    [*(("thread", levels) for levels in (101, 250, 260, 100_000)), ("process", 101), ("process", 950)],
+)
+async def test_a_result_that_is_nested_too_deep_is_told_from_other_faults(run_in: str, levels: int) -> None:
+    source = tool("deep", run_in=run_in)
+    try:
+        with pytest.raises(ResultTooDeep):
+            cleaned(await source.run(ToolRun("deep", {"levels": levels}, "k", "c", "p")))
+    finally:
+        await source.aclose()
 
 
 async def test_a_function_may_ask_for_the_consent_of_its_user() -> None:

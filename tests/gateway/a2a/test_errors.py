@@ -24,6 +24,7 @@ TABLE = {
     "UnsupportedMediaType": (-32600, "INVALID_ARGUMENT", 415),
     "Unauthenticated": (-32600, "UNAUTHENTICATED", 401),
     "PermissionDenied": (-32600, "PERMISSION_DENIED", 403),
+    "NoSuchAddress": (-32601, "NOT_FOUND", 404),
     "NotFound": (-32601, "NOT_FOUND", 404),
     "MethodNotAllowed": (-32600, "UNIMPLEMENTED", 405),
     "Busy": (-32603, "UNAVAILABLE", 503),

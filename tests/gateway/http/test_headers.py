@@ -15,7 +15,7 @@ def parameters(*headers: tuple[str, str], target: str = "/") -> ServiceParameter
 def test_a_request_without_them_has_none() -> None:
     none = parameters()
 
-    assert (none.version, none.extensions(Limits()), none.idempotency_key(Limits()), none.last_event_id()) == (
+    assert (none.version(), none.extensions(Limits()), none.idempotency_key(Limits()), none.last_event_id()) == (
         None,
         (),
         None,
@@ -24,10 +24,30 @@ def test_a_request_without_them_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "version"), [("/?a2a-VERSION=1.0", "1.0"), ("/?version=1.0", None), ("/?A2A-Version=", "")]
+    ("target", "version"),
+    [
+        ("/?a2a-VERSION=1.0", "1.0"),
+        ("/?version=1.0", None),
+        ("/?A2A-Version=", ""),
+        ("/?A2A-Version=1.0&a2a-version=+1.0", "1.0"),
+    ],
 )
 def test_the_version_is_a_request_parameter_where_no_header_names_it(target: str, version: str | None) -> None:
-    assert parameters(target=target).version == version
+    assert parameters(target=target).version() == version
+
+
+@pytest.mark.parametrize("text", ["{} ", "{}\t", " {}", "\t {} \t"])
+def test_spaces_and_tabs_around_a_value_are_not_part_of_it(text: str) -> None:
+    given = {"A2A-Version": "1.0", "A2A-Extensions": "a", "Idempotency-Key": "k", "Last-Event-ID": "1"}
+
+    found = parameters(*((name, text.format(value)) for name, value in given.items()))
+
+    assert (found.version(), found.extensions(Limits()), found.idempotency_key(Limits()), found.last_event_id()) == (
+        "1.0",
+        ("a",),
+        "k",
+        1,
+    )
 
 
 def test_extensions_are_listed_once_in_the_order_of_the_request() -> None:
@@ -40,8 +60,10 @@ def test_an_empty_last_event_id_is_none() -> None:
     assert parameters(("Last-Event-ID", "")).last_event_id() is None
 
 
-def test_the_same_key_twice_is_one_key() -> None:
-    assert parameters(("Idempotency-Key", "k"), ("Idempotency-Key", "k")).idempotency_key(Limits()) == "k"
+def test_the_same_value_twice_is_one_value() -> None:
+    assert parameters(("Idempotency-Key", "k"), ("Idempotency-Key", "k ")).idempotency_key(Limits()) == "k"
+    assert parameters(("A2A-Version", "1.0"), ("A2A-Version", " 1.0")).version() == "1.0"
+    assert parameters(("Last-Event-ID", "1"), ("Last-Event-ID", "1")).last_event_id() == 1
 
 
 def test_a_query_is_decoded_once() -> None:

@@ -45,6 +45,7 @@ TRANSPORT = {
     errors.PayloadTooLarge: 413,
     errors.UnsupportedMediaType: 415,
     errors.Unauthenticated: 401,
+    errors.NoSuchAddress: 404,
     errors.NotFound: 404,
     errors.MethodNotAllowed: 405,
     errors.Busy: 503,

@@ -580,7 +580,7 @@ async def test_a_subscriber_that_comes_back_misses_nothing_and_gets_nothing_twic
 async def test_an_event_that_has_not_happened_cannot_be_resumed_from(core: Core, last: int) -> None:
     core.agent(ScriptedAdapter(G, [CallCompleted()]))
     task = await core.send("hi")
-    with pytest.raises(InvalidParams, match=f"Last-Event-ID: {last} is behind the task's last event, 1"):
+    with pytest.raises(InvalidParams, match=f"Last-Event-ID: {last} is beyond the task's last event, 1"):
         await core.subscribe(task.id, core.call(last=last))
 
 

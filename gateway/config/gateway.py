@@ -4,8 +4,10 @@ default and unit are declared with it."""
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from pydantic_core import Url, ValidationError
 
 from gateway.a2a.nesting import DEEPEST
 from gateway.config.agents import AgentConfig
@@ -47,7 +49,20 @@ def _public_address(data: dict[str, Any]) -> str:
 def _base_url(value: str) -> str:
     if "?" in value or "#" in value:
         raise ValueError("must not have a query or a fragment: paths are put behind it")
-    return value.rstrip("/")
+    return _in_ascii(value.rstrip("/"))
+
+
+def _in_ascii(url: str) -> str:
+    """The URL with the host as requests name it: a client puts no other letters into Host."""
+    parts = urlsplit(url)
+    if parts.netloc.isascii():
+        return url
+    try:
+        host = Url(f"http://{parts.hostname}").host
+    except ValidationError as error:
+        raise ValueError("must have a host that is a name: its ASCII form (IDNA) cannot be made") from error
+    port = "" if parts.port is None else f":{parts.port}"
+    return parts._replace(netloc=f"{host}{port}").geturl()
 
 
 def _sqlite_url(value: str, info: ValidationInfo) -> str:

@@ -16,14 +16,15 @@ from gateway.http.reply import Reply, status_body
 _HEADER_BYTES = 32 * 1024
 _HEADER_FIELDS = 100
 _URL_BYTES = 8 * 1024
+_OWN_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def allowed_hosts(bind_host: str, public_url: str) -> frozenset[str] | None:
     """The names under which a gateway on a loopback address answers; None where it answers under any name."""
     if not is_loopback(bind_host):
         return None
-    public = urlsplit(public_url).hostname
-    return frozenset({"localhost", "127.0.0.1", "::1", bind_host, *([public] if public else [])})
+    public = _name(public_url)
+    return _OWN_NAMES | {bind_host, *([public] if public else [])}
 
 
 def _refusal(status: int, name: str, message: str) -> Reply:
@@ -35,18 +36,26 @@ _HEADERS_TOO_LARGE = _refusal(
     431, "INVALID_ARGUMENT", f"there are more than {_HEADER_FIELDS} headers, or more than {_HEADER_BYTES} bytes of them"
 )
 _NOT_ONE_HOST = _refusal(400, "INVALID_ARGUMENT", "a request names exactly one Host")
-_FOREIGN_HOST = _refusal(
-    421,
-    "FAILED_PRECONDITION",
-    "this gateway listens for its own machine alone, and does not answer under the name in Host; a proxy in front of it needs "
-    "server.public_url to be set to the address that clients use",
-)
 _FOREIGN_ORIGIN = _refusal(
     403,
     "PERMISSION_DENIED",
     "this gateway listens for its own machine alone, and does not answer pages from this Origin, unless server.public_url is "
     "set to it",
 )
+
+
+def _foreign_host(hosts: frozenset[str]) -> Reply:
+    """The refusal of a gateway that answers to these names."""
+    remote = sorted(name for name in hosts if not is_loopback(name))
+    text = "this gateway listens for its own machine alone, and does not answer under the name in Host; "
+    if remote:
+        text += (
+            f"besides its own names it answers to {', '.join(remote)}, as server.public_url says: a proxy in front of it must "
+            "pass on the Host that its client has sent"
+        )
+    else:
+        text += "a proxy in front of it needs server.public_url to be set to the address that clients use"
+    return _refusal(421, "FAILED_PRECONDITION", text)
 
 
 class HostGuard:
@@ -56,6 +65,7 @@ class HostGuard:
         """`hosts` are names without ports; None admits every name."""
         self._app = app
         self._hosts = hosts
+        self._foreign = _foreign_host(hosts or frozenset())
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         refusal = self._refusal(scope) if scope["type"] == "http" else None
@@ -81,7 +91,7 @@ class HostGuard:
         if self._hosts is None:
             return None
         if _host(b"//" + hosts[0]) not in self._hosts:
-            return _FOREIGN_HOST
+            return self._foreign
         for origin in origins:
             if _host(origin) not in self._hosts:
                 return _FOREIGN_ORIGIN
@@ -92,6 +102,12 @@ class HostGuard:
 def _host(value: bytes) -> str | None:
     """The name in `//name:port` or in an origin, in lower case; None where there is none."""
     try:
-        return urlsplit(value.decode("ascii")).hostname
+        return _name(value.decode("ascii"))
     except ValueError:
         return None
+
+
+def _name(url: str) -> str | None:
+    """The host of the URL. A dot at its end only says that nothing follows. Raises: ValueError."""
+    host = urlsplit(url).hostname
+    return None if host is None else host.removesuffix(".")

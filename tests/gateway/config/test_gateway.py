@@ -42,6 +42,11 @@ def gateway(host: str) -> GatewayConfig:
     return GatewayConfig(version=1, server=ServerConfig(host=host), agents={"a": agent})
 
 
+def test_a_public_url_whose_host_is_no_name_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"its ASCII form \(IDNA\) cannot be made"):
+        ServerConfig(public_url="https://ü%zz.example")
+
+
 @pytest.mark.parametrize("text", ["", "30", "s", "-1s", "1 s", "1h30m", "1.2345s", "PT30S", "30S", "1w", "1e400s"])
 def test_a_text_that_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a duration such as 500ms, 30s, 15m, 1h or 7d"):
@@ -226,6 +231,8 @@ def test_the_limits_that_hold_when_nobody_sets_any() -> None:
         (ServerConfig(host="0.0.0.0", port=9), "http://localhost:9"),
         (ServerConfig(host="::1"), "http://[::1]:8080"),
         (ServerConfig(public_url="https://agents.example/base/"), "https://agents.example/base"),
+        (ServerConfig(public_url="https://bücher.example"), "https://xn--bcher-kva.example"),
+        (ServerConfig(public_url="https://BÜCHER.example:8443/läden"), "https://xn--bcher-kva.example:8443/läden"),
     ],
 )
 def test_the_public_address_follows_from_where_the_gateway_listens_unless_it_is_given(

@@ -34,6 +34,8 @@ def guard() -> HostGuard:
         "[::1]",
         "agents.example",
         "agents.example:8443",
+        "AGENTS.example.",
+        "agents.example.:8443",
     ],
 )
 async def test_the_machine_s_own_names_pass_on_any_port(guard: HostGuard, host: str) -> None:
@@ -66,6 +68,21 @@ async def test_a_refusal_says_which_setting_admits_the_name(guard: HostGuard) ->
         message = msgspec.json.decode(answer.body)["error"]["message"]
         assert "server.public_url" in message
         assert "evil" not in message
+
+
+@pytest.mark.parametrize(
+    ("public_url", "remedy"),
+    [
+        ("http://127.0.0.1:8080", "needs server.public_url to be set to the address that clients use"),
+        ("https://agents.example:8443", "answers to agents.example, as server.public_url says: a proxy in front of it must pass on"),
+        ("https://agents.example.", "answers to agents.example, as server.public_url says: a proxy in front of it must pass on"),
+    ],
+)
+async def test_a_refusal_of_a_host_names_those_that_pass_where_a_public_url_is_set(public_url: str, remedy: str) -> None:
+    guard = HostGuard(Reply(b"{}"), allowed_hosts("127.0.0.1", public_url))
+    answer = await asgi.request(guard, "GET", "/a2a", [("host", "a2a_gateway")])
+    assert answer.status == 421
+    assert remedy in msgspec.json.decode(answer.body)["error"]["message"]
 
 
 async def test_exactly_one_host_is_expected(guard: HostGuard) -> None:

@@ -18,6 +18,7 @@ from storage.connection import OLDEST_USER
 from storage.read.pool import Readers
 from storage.read.reads import Reads
 from storage.schema import backup
+from storage.schema.access import obstacle
 from storage.schema.open import prepare, usable
 from storage.statement import Step
 from storage.worker import resolve
@@ -64,6 +65,8 @@ class SqliteLedger(Reads):
         [[oldest]] = await self._readers.fetch(OLDEST_USER, {})
         if len(rows) != 1 or not usable(rows[0][0], oldest):
             raise LedgerUnavailable(f"the schema has version {rows!r} and not {self._version!r}")
+        if await asyncio.to_thread(self._writer.file.gone_now):
+            raise self._writer.file.error()
         if self._writer.in_trouble:
             # After a failed readiness check no requests arrive, so requests cannot show that the database has
             # recovered.
@@ -101,9 +104,15 @@ async def open_ledger(url: str, auto_migrate: bool, *, busy_timeout_ms: int = 50
         if not path.exists():
             # Only the owner reads conversations and keys: SQLite gives the files of the log the rights of this one.
             path.touch(mode=0o600)
+        version = await asyncio.to_thread(prepare, path, busy_timeout_ms, auto_migrate=auto_migrate)
     except OSError as error:
-        raise LedgerUnavailable(f"{str(path)!r} cannot be made: {error}") from error
-    version = await asyncio.to_thread(prepare, path, busy_timeout_ms, auto_migrate=auto_migrate)
+        why = obstacle(path) or error.strerror or str(error)
+        raise LedgerUnavailable(f"{str(path)!r} cannot be made: {why}") from error
+    except LedgerUnavailable as error:
+        why = obstacle(path)
+        if why is None:
+            raise
+        raise LedgerUnavailable(f"{str(path)!r} cannot be opened: {why}", error.trouble) from error
     writer, readers = Writer(str(path), busy_timeout_ms), Readers()
     try:
         await writer.open()
@@ -134,4 +143,11 @@ def restore(source: Path, url: str, replace: bool) -> Path | None:
     return backup.restore(source, database_path(url), replace=replace)
 
 
-factory = LedgerFactory(open=open_ledger, back_up=back_up, restore=restore)
+def problem(url: str) -> str | None:
+    """As `LedgerFactory.problem`."""
+    path = database_path(url)
+    why = obstacle(path)
+    return None if why is None else f"{str(path)!r} cannot be opened: {why}"
+
+
+factory = LedgerFactory(open=open_ledger, back_up=back_up, restore=restore, problem=problem)

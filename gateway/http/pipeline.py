@@ -244,6 +244,7 @@ class Pipeline:
 _STORAGE = {
     "full": "The gateway's storage is full: nothing new is taken.",
     "read-only": "The gateway's storage can only be read: nothing new is taken.",
+    "removed": "The gateway's storage was taken away: nothing new is taken.",
     "locked": "The gateway's storage is in use by another program; try again.",
 }
 

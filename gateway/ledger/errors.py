@@ -10,7 +10,7 @@ class Conflict(Exception):
 
 
 class LedgerUnavailable(Exception):
-    """The database cannot read or write now. `trouble` is the cause in one word: full, locked, read-only, ..."""
+    """The database cannot read or write now. `trouble` is the cause in one word: full, locked, read-only, removed, ..."""
 
     def __init__(self, text: str, trouble: str = "unavailable") -> None:
         super().__init__(text)

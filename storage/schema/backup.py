@@ -4,8 +4,11 @@ keeps the database that it replaces, and refuses a database that a process has o
 import os
 import shutil
 import sqlite3
+import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import closing, suppress
+from itertools import count
 from pathlib import Path
 from typing import Self
 
@@ -13,9 +16,9 @@ from gateway.ledger.errors import LedgerUnavailable
 from storage.compiled import VERSION
 from storage.connection import OLDEST_USER
 from storage.errors import trouble, unavailable
+from storage.schema.access import obstacle
 from storage.schema.open import usable
 
-_PRIVATE = 0o600
 _LOG_FILES = ("-wal", "-shm")
 _TIMEOUT = 5.0
 
@@ -26,6 +29,7 @@ def back_up(path: Path, target: Path) -> None:
 
     Raises: LedgerUnavailable; OSError when the file cannot be written or is there already.
     """
+    _check_access(path, write=False)
     if not path.is_file():
         raise LedgerUnavailable(f"there is no database {str(path)!r}")
     if target.exists():
@@ -53,17 +57,23 @@ def restore(source: Path, path: Path, *, replace: bool) -> Path | None:
         _check(source)
     except sqlite3.Error as error:
         raise unavailable(f"{str(source)!r} is no backup", error) from error
+    _check_access(path, write=True)
     there = path.exists()
     if there and not replace:
         raise FileExistsError(f"there is a database {str(path)!r} already")
     if there:
         _close_log(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.replaced-{time.strftime('%Y%m%dT%H%M%S')}")
     with _Draft(path) as draft:
         shutil.copyfile(source, draft.path)
         if there:
-            os.link(path, aside)
+            _own_like(path, draft.path)
+            shutil.copymode(path, draft.path)
+            aside = _set_aside(path)
+        else:
+            if os.geteuid() == 0:
+                _own_like(path.parent, draft.path)
+            aside = next(_names_aside(path))
         for suffix in _LOG_FILES:
             # The log of another database would be replayed into this one.
             with suppress(FileNotFoundError):
@@ -72,17 +82,52 @@ def restore(source: Path, path: Path, *, replace: bool) -> Path | None:
     return aside if there else None
 
 
+def _set_aside(path: Path) -> Path:
+    """A second name of the file, which keeps it when the first one goes."""
+    names = _names_aside(path)
+    while True:
+        aside = next(names)
+        with suppress(FileExistsError):
+            os.link(path, aside)
+            return aside
+
+
+def _names_aside(path: Path) -> Iterator[Path]:
+    """Without end: two restores may come in one second."""
+    name = f"{path.name}.replaced-{time.strftime('%Y%m%dT%H%M%S')}"
+    yield path.with_name(name)
+    for number in count(2):
+        yield path.with_name(f"{name}-{number}")
+
+
+def _own_like(model: Path, file: Path) -> None:
+    """Gives the file the group of the model, and its owner where root restores: the gateway may run as another user.
+    Raises: OSError."""
+    wanted = model.stat()
+    if os.geteuid() == 0:
+        os.chown(file, wanted.st_uid, wanted.st_gid)
+    elif wanted.st_gid != file.stat().st_gid:
+        os.chown(file, -1, wanted.st_gid)
+
+
+def _check_access(path: Path, *, write: bool) -> None:
+    """Raises: LedgerUnavailable."""
+    why = obstacle(path, write=write)
+    if why is not None:
+        raise LedgerUnavailable(f"{str(path)!r} cannot be opened: {why}")
+
+
 class _Draft:
     """A file that gets its name when it is whole and on the disk; it is deleted otherwise."""
 
     def __init__(self, target: Path) -> None:
         self._target = target
-        self.path = target.with_name(f"{target.name}.part")
+        # A name of its own, as two may be made at once.
+        descriptor, name = tempfile.mkstemp(".part", f"{target.name}.", target.parent)
+        os.close(descriptor)
+        self.path = Path(name)
 
     def __enter__(self) -> Self:
-        with suppress(FileNotFoundError):
-            self.path.unlink()
-        os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -22,6 +22,7 @@ from storage.connection import JOURNAL_LIMIT, connect
 from storage.errors import FAILURES, text_of, trouble, unavailable
 from storage.statement import Step
 from storage.worker import call_in_loop, resolve, start_worker
+from storage.write.open_file import OpenFile
 
 Done = Callable[[Exception | None], None]
 
@@ -102,6 +103,8 @@ class Writer:
         self._drained = False
         self.in_trouble = False
         """The latest group could not be written."""
+        self.file: OpenFile
+        """From `open` on."""
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
 
@@ -114,7 +117,7 @@ class Writer:
             raise
         try:
             await self._started
-        except FAILURES as error:
+        except (*FAILURES, OSError) as error:
             raise LedgerUnavailable(f"the database does not open for writing: {text_of(error)}") from error
 
     def submit(self, steps: list[Step], done: Done, patience: float = 0.0, *, urgent: bool = True) -> None:
@@ -149,7 +152,8 @@ class Writer:
     def _run(self) -> None:
         try:
             connection = connect(self._path, self._busy_timeout_ms)
-        except FAILURES as error:
+            self.file = OpenFile(self._path)
+        except (*FAILURES, OSError) as error:
             call_in_loop(self._loop, resolve, self._started, error)
         else:
             call_in_loop(self._loop, resolve, self._started)
@@ -194,6 +198,9 @@ class Writer:
 
     def _write(self, connection: sqlite3.Connection, units: list[_Unit]) -> tuple[list[_Outcome], list[_Unit]]:
         """The outcomes, and the units that wait for the lock of the database and are retried."""
+        if self.file.gone():
+            self.in_trouble = True
+            return [(unit, self.file.error()) for unit in units], []
         try:
             try:
                 connection.execute("BEGIN IMMEDIATE")

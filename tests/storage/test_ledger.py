@@ -180,6 +180,27 @@ async def test_a_ledger_stays_ready_when_a_newer_process_has_only_added_to_its_s
     await database.ledger.commit(ACCEPT)
 
 
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+async def test_a_ledger_whose_file_is_taken_away_is_not_ready_and_takes_nothing_until_it_is_back(
+    tmp_path: Path, *, replaced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.write.open_file._PERIOD", 0.0)
+    path, aside = tmp_path / "ledger.db", tmp_path / "aside.db"
+    async with open_ledger(f"sqlite:///{path}", True) as ledger:
+        await ledger.ready()
+        path.rename(aside)
+        if replaced:
+            path.write_bytes(aside.read_bytes())
+        for attempt in (ledger.ready(), ledger.commit(ACCEPT)):
+            with pytest.raises(LedgerUnavailable, match="removed or replaced while it was in use") as refused:
+                await attempt
+            assert refused.value.trouble == "removed"
+        path.unlink(missing_ok=True)
+        aside.rename(path)
+        await ledger.ready()
+        await ledger.commit(ACCEPT)
+
+
 async def test_a_closed_ledger_is_unavailable(tmp_path: Path) -> None:
     async with recorded(tmp_path / "ledger.db") as database:
         pass

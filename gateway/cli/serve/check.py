@@ -84,7 +84,8 @@ def check_file(file: Path, *, live: bool, show: bool) -> None:
     problems = asyncio.run(build_problems(str(file), config))
     if problems:
         raise invalid(with_positions(file, problems))
-    warn([*doubts(config), *_listening_doubts(config)])
+    unusable = _storage_problem(config)
+    warn([*doubts(config), *_listening_doubts(config), *([unusable] if unusable is not None and not live else [])])
     if show:
         sys.stdout.write(visible(dump(config)))
     # With --print, standard output holds a configuration and nothing else.
@@ -95,6 +96,9 @@ def check_file(file: Path, *, live: bool, show: bool) -> None:
         verdict.writelines(visible(f"{file}: {path}: {text}\n") for path, (code, text) in findings.items() if not code)
         wrong = [Problem(str(file), None, None, path, text) for path, (code, text) in findings.items() if code]
         codes = {code for code, _ in findings.values() if code}
+        if unusable is not None:
+            wrong.append(replace(unusable, file=str(file)))
+            codes.add(ExitCode.UNREACHABLE)
         for problem in misfits(config, listings):
             wrong.append(replace(problem, file=str(file)))
             codes.add(ExitCode.CONFIG_INVALID)
@@ -119,6 +123,13 @@ def _listening_doubts(config: GatewayConfig) -> Iterator[Problem]:
         yield Problem(
             None, None, None, "server.host", f"this machine cannot listen on {display(host)}: {reason_of(error)}"
         )
+
+
+def _storage_problem(config: GatewayConfig) -> Problem | None:
+    """What keeps this user on this machine from opening the ledger."""
+    ask = Registry().ledger(config.storage.url).problem
+    why = None if ask is None else ask(config.storage.url)
+    return None if why is None else Problem(None, None, None, "storage.url", why)
 
 
 async def build_problems(source: str, config: GatewayConfig) -> list[Problem]:

@@ -1,5 +1,6 @@
 """`backup` and `restore`: the database of a configuration as one file, while its gateway runs and after it."""
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -120,6 +121,59 @@ def test_a_database_that_is_there_is_replaced_only_when_asked_and_kept(
     assert f"the database that was there is kept as {aside}\n" in restored.out
     with closing(sqlite3.connect(aside)) as connection:
         assert connection.execute("SELECT count(*) FROM api_key").fetchone() == (2,)
+
+
+def test_two_restores_in_one_second_keep_both_databases(call: Call, tmp_path: Path, file: str, copy: Path) -> None:
+    with_database(call, file)
+    call("backup", str(copy), "-c", file)
+    for _ in range(3):
+        restored = call("restore", str(copy), "--replace", "-c", file)
+        assert (restored.code, restored.err) == (0, "")
+    assert len(kept(tmp_path)) == 3
+    assert list(tmp_path.glob("*.part")) == []
+
+
+def test_a_restored_database_has_the_owner_and_the_mode_of_the_one_before(
+    call: Call, tmp_path: Path, file: str, copy: Path
+) -> None:
+    with_database(call, file)
+    call("backup", str(copy), "-c", file)
+    database = tmp_path / "gateway.db"
+    if os.geteuid() == 0:
+        os.chown(database, 4321, 4322)
+    database.chmod(0o640)
+    before = database.stat()
+    assert call("restore", str(copy), "--replace", "-c", file).code == 0
+    after = database.stat()
+    assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
+    assert after.st_ino != before.st_ino
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_database_that_root_restores_belongs_to_the_owner_of_its_folder(
+    call: Call, tmp_path: Path, file: str, copy: Path
+) -> None:
+    with_database(call, file)
+    call("backup", str(copy), "-c", file)
+    lose_database(tmp_path)
+    os.chown(tmp_path, 4321, 4322)
+    assert call("restore", str(copy), "-c", file).code == 0
+    restored = (tmp_path / "gateway.db").stat()
+    assert (restored.st_uid, restored.st_gid, restored.st_mode & 0o777) == (4321, 4322, 0o600)
+
+
+def test_a_folder_in_the_place_of_the_database_is_named(call: Call, tmp_path: Path, file: str, copy: Path) -> None:
+    with_database(call, file)
+    call("backup", str(copy), "-c", file)
+    lose_database(tmp_path)
+    (tmp_path / "gateway.db").mkdir()
+    problem = f"'{tmp_path}/gateway.db' cannot be opened: it is a folder"
+    commands = (["keys", "list"], ["backup", f"{copy}.2"], ["restore", str(copy), "--replace"], ["serve"], ["check", "--live"])
+    for command in commands:
+        ended = call(*command, "-c", file)
+        assert (ended.code, problem in ended.err) == (69, True), ended.err
+    checked = call("check", "-c", file)
+    assert (checked.code, f"storage.url: {problem}" in checked.err) == (0, True), checked.err
 
 
 async def test_a_database_that_a_gateway_uses_is_not_replaced(

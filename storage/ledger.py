@@ -99,20 +99,17 @@ async def open_ledger(url: str, auto_migrate: bool, *, busy_timeout_ms: int = 50
     used or its schema has another version; `auto_migrate` allows to migrate an older one.
     """
     path = database_path(url)
+    why = problem(url)
+    if why is not None:
+        raise LedgerUnavailable(why)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
             # Only the owner reads conversations and keys: SQLite gives the files of the log the rights of this one.
             path.touch(mode=0o600)
-        version = await asyncio.to_thread(prepare, path, busy_timeout_ms, auto_migrate=auto_migrate)
     except OSError as error:
-        why = obstacle(path) or error.strerror or str(error)
-        raise LedgerUnavailable(f"{str(path)!r} cannot be made: {why}") from error
-    except LedgerUnavailable as error:
-        why = obstacle(path)
-        if why is None:
-            raise
-        raise LedgerUnavailable(f"{str(path)!r} cannot be opened: {why}", error.trouble) from error
+        raise LedgerUnavailable(f"{str(path)!r} cannot be made: {error}") from error
+    version = await asyncio.to_thread(prepare, path, busy_timeout_ms, auto_migrate=auto_migrate)
     writer, readers = Writer(str(path), busy_timeout_ms), Readers()
     try:
         await writer.open()

@@ -28,6 +28,8 @@ _DOCUMENT_LIMIT = 4 * 1024 * 1024
 _DRAIN_SECONDS = 0.2
 _EVENTS = "text/event-stream"
 _JSON = "application/json"
+_PROXY_CREDENTIALS = 407
+"""The status of a proxy that asks for credentials; no other server has it."""
 # Above this size aiohttp warns about a body of bytes; it writes a file in pieces.
 _WHOLE_BODY_LIMIT = 1024 * 1024
 
@@ -184,14 +186,17 @@ class HttpClient:
         except (aiohttp.ClientConnectionError, OSError) as error:
             raise self._failed(ErrorClass.INTERRUPTED, error) from error
         except aiohttp.ClientHttpProxyError as error:
-            failed = self._failures.error(ErrorClass.UNREACHABLE, f"the proxy answers HTTP {error.status}")
+            failed = self._refused_by_proxy(error.status)
             drop_tracebacks(error)
         except aiohttp.ClientError as error:
             failed = self._failed(ErrorClass.CONTRACT_BROKEN, error)
             drop_tracebacks(error)
         else:
             self._answered = True
-            return response
+            if response.status != _PROXY_CREDENTIALS or self._proxy is None:
+                return response
+            response.close()
+            failed = self._refused_by_proxy(response.status)
         # The request of such an error holds the credentials, so the error is not chained.
         raise failed
 
@@ -219,6 +224,10 @@ class HttpClient:
                 trust_env=False,
             )
         return self._session
+
+    def _refused_by_proxy(self, status: int) -> AdapterError:
+        where = "" if self._proxy is None else f" {self._proxy.url}"
+        return self._failures.error(ErrorClass.UNREACHABLE, f"the proxy{where} answers HTTP {status}")
 
     def _failed(self, kind: ErrorClass, error: Exception, *, stale_connection: bool = False) -> AdapterError:
         text = tls_problem(error, "`ca`") or f"{type(error).__name__}: {error}"

@@ -37,7 +37,7 @@ from gateway.core.tools.arguments import Checker, SchemaRefused, compiled
 from gateway.core.tools.steps import STEPS, Steps, StepsUsedUp
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
 from gateway.foundation.route import Route
-from gateway.foundation.tls import client_context, tls_problem
+from gateway.foundation.tls import ADDRESS_OF_TLS, client_context, tls_problem
 from gateway.ports.tools import ConsentNeeded, ConsentPage, SourceTool, TlsFailed, ToolError, ToolOutput, ToolRun
 
 log = structlog.get_logger("adapters.tools.mcp_connection")
@@ -243,7 +243,7 @@ class Connection:
             if self._scope.cancelled_caught and not self._ending.is_set():
                 failed = self._open_error(f"it did not open within {_OPEN_SECONDS} s")
         except Exception as error:  # noqa: BLE001  # of the library or a server: the callers get it
-            failed = _tls_failed(error) or self._open_error(_describe(error, answers))
+            failed = _tls_failed(error) or self._open_error(_describe(error, answers) + _hint(error, answers))
         finally:
             self._ending.set()
             if not self._opened.done():
@@ -319,7 +319,18 @@ def _text(error: BaseException) -> str:
     if isinstance(error, MCPError):
         # Behind the colon the library puts the whole answer, and pydantic's errors.
         return error.message.partition(": ")[0] if error.code == types.PARSE_ERROR else error.message
+    if isinstance(error, httpx2.ProxyError):
+        return f"the proxy answers {error}"
     return tls_problem(error, "`ca`") or f"{type(error).__name__}: {error}"
+
+
+def _hint(error: BaseException, answers: Sequence[HttpAnswer]) -> str:
+    """Most servers of TLS say nothing to a first request in plain text."""
+    for each in () if answers else _leaves(error):
+        silent = isinstance(each, httpx2.RemoteProtocolError) and str(each).startswith("Server disconnected")
+        if silent and each.request.url.scheme == "http":
+            return f"; {ADDRESS_OF_TLS}"
+    return ""
 
 
 def _tls_failed(error: BaseException) -> TlsFailed | None:

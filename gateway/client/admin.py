@@ -11,7 +11,7 @@ from gateway.client.transport import ClientError, Json, objects, read_json
 
 _A2A_PATH = re.compile(r"/(a2a|\.well-known)(/.*)?$")
 _DOMAIN = "a2a-protocol.org"
-_ANY_SERVER = frozenset({401, 403, 429})
+_ANY_SERVER = frozenset({401, 403, 407, 429})
 """Statuses that a proxy may give as well, so that they do not identify the server."""
 _TRANSFER = 120.0
 """Seconds for a whole context to be read or stored."""

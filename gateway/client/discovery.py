@@ -102,7 +102,7 @@ async def _card_at(http: httpx2.AsyncClient, address: str) -> Json:
     """None where the answer is no card."""
     with transport.http_errors(address):
         response = await http.get(address, headers={"Accept": "application/json"}, timeout=transport.CONNECT)
-    if response.status_code in {401, 403, 421, 429} or response.status_code >= 500:
+    if response.status_code in {401, 403, 407, 421, 429} or response.status_code >= 500:
         raise transport.refused_from(response, transport.read_json(response))
     card = transport.read_json(response)
     return card if response.status_code == 200 and isinstance(card, dict) and "name" in card else None

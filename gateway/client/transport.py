@@ -45,6 +45,10 @@ class TlsFailed(Unreachable):
     """There is no safe connection. The text says why, and what helps."""
 
 
+class NoConnection(Unreachable):
+    """No connection was made: to the server, or to the proxy in front of it, or the proxy refused to go on."""
+
+
 class NotA2A(ClientError):
     """The server does not speak A2A 1.0, or not over a binding that the client knows."""
 
@@ -88,13 +92,17 @@ def http_errors(url: str) -> Iterator[None]:
         problem = tls_problem(error, "--ca")
         if problem is not None:
             raise TlsFailed(f"{url} cannot be reached: {problem}") from error
-        raise Unreachable(f"{url} cannot be reached: {_why(error)}") from error
+        no_connection = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError)
+        kind = NoConnection if no_connection else Unreachable
+        raise kind(f"{url} cannot be reached: {_why(error)}") from error
 
 
 def _why(error: httpx2.RequestError) -> str:
     match error:
         case httpx2.ConnectTimeout():
             return f"no connection within {CONNECT:g} s"
+        case httpx2.ProxyError():
+            return f"the proxy answers {error}"
         case httpx2.TimeoutException():
             return "it went silent"
         case httpx2.RemoteProtocolError() if str(error).startswith("Server disconnected"):

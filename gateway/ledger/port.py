@@ -219,8 +219,8 @@ class LedgerFactory:
     `back_up(url, target)` copies the ledger to a new file while it is used. `restore(source, url, replace)` puts such a
     file in its place and returns where the ledger that it replaced is kept, if there was one. Both raise ValueError for a
     wrong URL, FileExistsError for what may not be replaced, LedgerUnavailable (with the trouble `locked` for a ledger that is
-    in use), and OSError. None where the store has tools of its own. `problem(url)` says what keeps this machine from opening the
-    ledger, as far as that shows without opening it; None where nothing does.
+    in use), and OSError. None where the store has tools of its own. `problem(url)` says what keeps this machine from
+    opening the ledger, as far as that shows without opening it; None where nothing does.
     """
 
     open: Callable[[str, bool], AbstractAsyncContextManager[Ledger]]

@@ -11,26 +11,33 @@ def obstacle(path: Path, *, write: bool = True) -> str | None:
     """What keeps this process from a database at the path, or with `write` from making one there; None where nothing is
     seen."""
     real = Path(os.path.realpath(path))
-    if os.path.isdir(real):
-        return "it is a folder"
-    if not os.path.exists(real):
+    if not _there(real):
         return _obstacle_in_folders(real, os.X_OK | (os.W_OK if write else 0))
+    if real.is_dir():
+        return "it is a folder"
     wanted = os.R_OK | (os.W_OK if write else 0)
     for suffix in ("", *_LOG_FILES):
         file = real.with_name(real.name + suffix)
-        if os.path.exists(file) and not os.access(file, wanted):
+        if _there(file) and not os.access(file, wanted):
             return _denied(file)
-    # The files of the log come and go in the folder.
-    return _denied(real.parent) if write and not os.access(real.parent, os.W_OK | os.X_OK) else None
+    has_log = all(_there(real.with_name(real.name + suffix)) for suffix in _LOG_FILES)
+    if not write or has_log or os.access(real.parent, os.W_OK | os.X_OK):
+        return None
+    return _denied(real.parent)  # where SQLite would make the files of the log
 
 
 def _obstacle_in_folders(file: Path, wanted: int) -> str | None:
     folder = file.parent
-    while not os.path.exists(folder):
+    while not _there(folder):
         folder = folder.parent
-    if not os.path.isdir(folder):
+    if not folder.is_dir():
         return f"{str(folder)!r} is no folder"
     return None if os.access(folder, wanted) else _denied(folder)
+
+
+def _there(path: Path) -> bool:
+    """False also where this process may not look."""
+    return os.access(path, os.F_OK)
 
 
 def _denied(path: Path) -> str:

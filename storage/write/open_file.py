@@ -1,9 +1,9 @@
 """The database file that the writer has open. Law: a file that was removed or replaced keeps nothing for the next process, so
 nothing more is acknowledged from it."""
 
-import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from gateway.ledger.errors import LedgerUnavailable
 
@@ -15,7 +15,7 @@ class OpenFile:
     def __init__(self, path: str, now: Callable[[], float] = time.monotonic) -> None:
         """`path` names the file that was just opened."""
         # A process may change its working directory later.
-        self._path = os.path.abspath(path)
+        self._path = Path(path).absolute()
         self._now = now
         self._next = now() + _PERIOD
         self._opened = self._found()
@@ -39,14 +39,14 @@ class OpenFile:
 
     def error(self) -> LedgerUnavailable:
         text = (
-            f"{self._path!r} was removed or replaced while it was in use: nothing is stored any more; put the file back, or stop "
-            "the gateway, restore a backup and start it again"
+            f"{str(self._path)!r} was removed or replaced while it was in use: nothing is stored any more; put the file back, "
+            "or stop the gateway, restore a backup and start it again"
         )
         return LedgerUnavailable(text, "removed")
 
     def _found(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self._path)
+            found = self._path.stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
         return found.st_dev, found.st_ino

@@ -132,9 +132,28 @@ def _check_environment_proxies() -> None:
             if proxy:
                 check_proxy(proxy if "://" in proxy else f"http://{proxy}", schemes=("http", "https"))
         except ValueError as error:
-            name = next((name for name in os.environ if name.lower() == f"{kind}_proxy"), f"the proxy for {kind}")
+            name = _proxy_variable(kind)
             remedy = "unset it for this command, or name another with --proxy"
             raise Stop(ExitCode.USAGE, f"{name} {error}; {remedy}") from error
+
+
+def environment_proxy(url: str) -> tuple[str, str] | None:
+    """The variable that names a proxy for this URL, and that proxy; None where requests go without one."""
+    from urllib.request import getproxies, proxy_bypass
+
+    parts, proxies = urlsplit(url), getproxies()
+    host = parts.hostname or ""
+    if is_loopback(host) or proxy_bypass(host):
+        return None
+    found = next(((kind, proxies[kind]) for kind in (parts.scheme, "all") if proxies.get(kind)), None)
+    if found is None:
+        return None
+    kind, proxy = found
+    return _proxy_variable(kind), proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _proxy_variable(kind: str) -> str:
+    return next((name for name in os.environ if name.lower() == f"{kind}_proxy"), f"the proxy for {kind}")
 
 
 def read_url(url: str) -> str:

@@ -9,18 +9,31 @@ from typing import TypeVar
 import httpx2
 
 from gateway.a2a.tool_calls import URI as TOOL_CALLS
-from gateway.cli.console.address import AgentAddress
+from gateway.cli.console.address import AgentAddress, environment_proxy
 from gateway.cli.console.output import ExitCode, Stop
 from gateway.client.admin import NoAdminApi
 from gateway.client.client import Client, Retry
 from gateway.client.discovery import Binding, Endpoint, discover
-from gateway.client.transport import ClientError, NotA2A, Refused, StreamLost, TlsFailed, Unreachable, open_http
+from gateway.client.transport import (
+    ClientError,
+    NoConnection,
+    NotA2A,
+    Refused,
+    StreamLost,
+    TlsFailed,
+    Unreachable,
+    open_http,
+)
 from gateway.config.problems import without_credentials
 
 _TASK_NOT_FOUND = -32001
 
 ClientT = TypeVar("ClientT")
 T = TypeVar("T")
+
+
+class _ProxyFailed(Unreachable):
+    """The proxy did not let the request through, or is not there."""
 
 
 def call(
@@ -57,9 +70,12 @@ async def open_address(
         try:
             yield http
         except Unreachable as error:
-            if address.proxy is None:
+            through = environment_proxy(address.url) if address.proxy is None else ("--proxy", address.proxy)
+            if through is None:
                 raise
-            raise Unreachable(f"{error} (through the proxy {without_credentials(address.proxy)})") from error
+            kind = _ProxyFailed if isinstance(error, NoConnection) else type(error)
+            text = f"{error} (through the proxy {without_credentials(through[1])}, of {through[0]})"
+            raise kind(text) from error
 
 
 @contextlib.asynccontextmanager
@@ -105,6 +121,11 @@ def stop_for(error: ClientError) -> Stop:
                 ExitCode.NOT_AUTHORISED,
                 f"not authorised: {error}\n{remedy}; for the admin API: keys create NAME --admin",
             )
+        case Refused(status=407):
+            remedy = (
+                "A proxy asks for credentials: name it as http://user:password@host:port, in --proxy or HTTPS_PROXY."
+            )
+            return Stop(ExitCode.UNREACHABLE, f"{error}\n{remedy}")
         case Refused(status=404 | 405, unexplained=True):
             remedy = "There is no A2A agent at this address. Another is given with -u URL."
             return Stop(ExitCode.UNREACHABLE, f"{error}\n{remedy}")
@@ -113,6 +134,9 @@ def stop_for(error: ClientError) -> Stop:
             return Stop(ExitCode.TRY_AGAIN, f"{error}\nTry again {when}.")
         case Refused() if error.status < 500:
             return Stop(ExitCode.UNEXPECTED, f"the agent refused: {error}")
+        case _ProxyFailed():
+            remedy = "Is the proxy right? Another is given with --proxy URL; NO_PROXY names hosts that need none."
+            return Stop(ExitCode.UNREACHABLE, f"{error}\n{remedy}")
         case TlsFailed():
             return Stop(ExitCode.UNREACHABLE, str(error))
         case Unreachable():

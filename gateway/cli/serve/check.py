@@ -16,6 +16,7 @@ from gateway.cli.console.address import check_trust
 from gateway.cli.console.output import ExitCode, Stop, json_text, reason_of, visible
 from gateway.cli.serve.sources import doubts, invalid, load_file, warn
 from gateway.config.agents import AgentConfig
+from gateway.config.connections import ConnectionSettings
 from gateway.config.dump import dump
 from gateway.config.gateway import GatewayConfig, open_listen_problem
 from gateway.config.json_schema import schema
@@ -34,6 +35,9 @@ from gateway.ports.tools import ProgramNotStarted, TlsFailed, ToolError
 _PRECEDENCE = (ExitCode.UNREACHABLE, ExitCode.NOT_AUTHORISED, ExitCode.CONFIG_INVALID, ExitCode.TRY_AGAIN)
 """The first of these that a probe found is the exit code."""
 _UNREACHABLE = "cannot be used ({detail}); is it running, and is its address right?"
+_UNREACHABLE_BY_PROXY = (
+    "cannot be used ({detail}); are `proxy`, its credentials and the address right, and is it running?"
+)
 _UNUSABLE = "cannot be used ({detail}); is it running, and are its settings right?"
 _REFUSED = (
     ExitCode.CONFIG_INVALID,
@@ -221,7 +225,9 @@ async def _probe_agent(agent: AgentConfig) -> _Finding:
     except AdapterError as error:
         if error.kind is ErrorClass.UNREACHABLE and tls_problem(error, "`ca`") is not None:
             return ExitCode.UNREACHABLE, f"cannot be used: {error.detail}"
-        code, text = _FAILURES.get(error.kind, (ExitCode.UNREACHABLE, _UNREACHABLE))
+        proxied = isinstance(agent.settings, ConnectionSettings) and agent.settings.proxy is not None
+        unreachable = _UNREACHABLE_BY_PROXY if proxied else _UNREACHABLE
+        code, text = _FAILURES.get(error.kind, (ExitCode.UNREACHABLE, unreachable))
         return code, text.format(detail=error.detail)
     except Exception as error:  # noqa: BLE001  # as for a source
         return ExitCode.UNREACHABLE, f"cannot be used: it raised {type(error).__name__}: {error}"

@@ -123,6 +123,19 @@ async def test_all_requests_go_through_the_proxy_which_alone_gets_its_credential
         assert request.header("Proxy-Authorization") is None
 
 
+async def test_a_proxy_that_asks_for_credentials_of_a_plain_request_is_told_from_the_service() -> None:
+    async with (
+        forward_proxy("407 Proxy Authentication Required") as proxy,
+        client(Route(proxy=Proxy.at(proxy.url))) as http,
+    ):
+        with pytest.raises(AdapterError) as caught:
+            await batches(http, "http://127.0.0.1:1/v1")
+    assert (caught.value.kind, caught.value.detail) == (
+        ErrorClass.UNREACHABLE,
+        f"the proxy {proxy.url} answers HTTP 407",
+    )
+
+
 @pytest.mark.parametrize("status", ["407 Proxy Authentication Required", "502 Bad Gateway"])
 async def test_a_proxy_that_refuses_is_told_from_the_service(trusted: Path, status: str) -> None:
     async with forward_proxy(status) as proxy:
@@ -132,7 +145,7 @@ async def test_a_proxy_that_refuses_is_told_from_the_service(trusted: Path, stat
                 await batches(http, "https://127.0.0.1:1/v1")
     assert (caught.value.kind, caught.value.detail) == (
         ErrorClass.UNREACHABLE,
-        f"the proxy answers HTTP {status[:3]}",
+        f"the proxy {proxy.url} answers HTTP {status[:3]}",
     )
     error: BaseException | None = caught.value
     while error is not None:

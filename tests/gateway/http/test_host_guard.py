@@ -74,11 +74,19 @@ async def test_a_refusal_says_which_setting_admits_the_name(guard: HostGuard) ->
     ("public_url", "remedy"),
     [
         ("http://127.0.0.1:8080", "needs server.public_url to be set to the address that clients use"),
-        ("https://agents.example:8443", "answers to agents.example, as server.public_url says: a proxy in front of it must pass on"),
-        ("https://agents.example.", "answers to agents.example, as server.public_url says: a proxy in front of it must pass on"),
+        (
+            "https://agents.example:8443",
+            "answers to agents.example, as server.public_url says: a proxy in front of it must pass",
+        ),
+        (
+            "https://agents.example.",
+            "answers to agents.example, as server.public_url says: a proxy in front of it must pass",
+        ),
     ],
 )
-async def test_a_refusal_of_a_host_names_those_that_pass_where_a_public_url_is_set(public_url: str, remedy: str) -> None:
+async def test_a_refusal_of_a_host_names_those_that_pass_where_a_public_url_is_set(
+    public_url: str, remedy: str
+) -> None:
     guard = HostGuard(Reply(b"{}"), allowed_hosts("127.0.0.1", public_url))
     answer = await asgi.request(guard, "GET", "/a2a", [("host", "a2a_gateway")])
     assert answer.status == 421

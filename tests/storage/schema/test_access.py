@@ -63,7 +63,9 @@ def test_a_file_of_another_user_is_named_with_its_owner(folder: Path, name: str)
     why = as_nobody(folder / "gateway.db")
     assert why is not None
     owner = os.geteuid()
-    assert why.startswith(f"permission denied: '{folder}/{name}' belongs to the user {owner} (mode 0), and this process runs as")
+    assert why.startswith(
+        f"permission denied: '{folder}/{name}' belongs to the user {owner} (mode 0), and this process runs as"
+    )
 
 
 def test_a_folder_that_cannot_be_written_is_named(folder: Path) -> None:

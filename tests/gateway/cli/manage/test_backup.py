@@ -168,7 +168,13 @@ def test_a_folder_in_the_place_of_the_database_is_named(call: Call, tmp_path: Pa
     lose_database(tmp_path)
     (tmp_path / "gateway.db").mkdir()
     problem = f"'{tmp_path}/gateway.db' cannot be opened: it is a folder"
-    commands = (["keys", "list"], ["backup", f"{copy}.2"], ["restore", str(copy), "--replace"], ["serve"], ["check", "--live"])
+    commands = (
+        ["keys", "list"],
+        ["backup", f"{copy}.2"],
+        ["restore", str(copy), "--replace"],
+        ["serve"],
+        ["check", "--live"],
+    )
     for command in commands:
         ended = call(*command, "-c", file)
         assert (ended.code, problem in ended.err) == (69, True), ended.err

@@ -26,6 +26,7 @@ from tests.emulators.scripts import Status
 from tests.emulators.server import Emulator
 from tests.gateway.cli.conftest import CommandLine, Ended
 from tests.support.certificates import certificate, server_context
+from tests.support.forward_proxy import forward_proxy
 
 KEY = "sk-proj-0123456789abcdef"
 Check: TypeAlias = Callable[..., Awaitable[Ended]]
@@ -106,6 +107,32 @@ async def test_a_missing_backend_is_unreachable(kind: str, check: Check) -> None
     assert ended.code == 69
     assert ended.err.startswith("agents.a: cannot be used (")
     assert ended.err.endswith("); is it running, and is its address right?\n")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_proxy_that_refuses_is_named_with_its_refusal(
+    tmp_path: Path, command_line: CommandLine, scheme: str
+) -> None:
+    async with forward_proxy("407 Proxy Authentication Required") as proxy:
+        agent = f"{{type: openai-chat, model: m, base_url: '{scheme}://127.0.0.1:1/v1', proxy: '{proxy.url}'}}"
+        tool = f"  t: {{type: mcp, url: '{scheme}://127.0.0.1:1/mcp', proxy: '{proxy.url}'}}\n"
+        (tmp_path / "gateway.yaml").write_text(f"version: 1\ntools:\n{tool}agents:\n  a: {agent}\n")
+        ended = await command_line("check", "--live", "-c", str(tmp_path / "gateway.yaml"))
+    assert ended.code == 69
+    remedy = "are `proxy`, its credentials and the address right, and is it running?"
+    assert f"agents.a: cannot be used (the proxy {proxy.url} answers HTTP 407); {remedy}\n" in ended.err
+    assert "tools.t: cannot be used (" in ended.err
+    assert ended.err.count("407") == 2
+
+
+async def test_an_mcp_server_that_expects_tls_is_told_as_such(tmp_path: Path, command_line: CommandLine) -> None:
+    context = server_context(certificate(tmp_path, "localhost"))
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context) as server:
+        url = f"http://localhost:{server.sockets[0].getsockname()[1]}/mcp"
+        (tmp_path / "gateway.yaml").write_text(f"version: 1\ntools:\n  t: {{type: mcp, url: '{url}'}}\n{AGENT}")
+        ended = await command_line("check", "--live", "-c", str(tmp_path / "gateway.yaml"))
+    assert ended.code == 69
+    assert "does its address begin with https:// and not with http://?" in ended.err
 
 
 @pytest.mark.parametrize("name", ["agents.a", "tools.t"])

@@ -17,6 +17,10 @@ _PACKAGES = ("gateway", "adapters", "storage")
 def main() -> NoReturn:
     for name in _PACKAGES:
         _import_from_here(name)
+    if next((word for word in sys.argv[1:] if not word.startswith("-")), None) == "serve":
+        from gateway.foundation.hangups import keep_hangups
+
+        keep_hangups()
     from gateway.cli.main import run
     from gateway.foundation.ending import end_process
 

@@ -30,7 +30,7 @@ from adapters.python.tool import PythonToolSettings, ToolService
 from adapters.python.worker import Run, Worker, escaped
 from gateway.foundation.forks import keep_from_copies
 from gateway.foundation.lines import Lines
-from gateway.foundation.logs import take_over_logging
+from gateway.foundation.logs import LogRecords, level_name, take_over_logging
 
 _PR_SET_PDEATHSIG = 1
 """Source: Linux, prctl(2)."""
@@ -54,9 +54,13 @@ class Outbox:
         self._lines.put(line)
 
     def log(self, fields: EventDict) -> None:
-        self.post(
-            wire.encode(wire.Log({name: value if _is_plain(value) else repr(value) for name, value in fields.items()}))
-        )
+        told = {name: value if _is_plain(value) else repr(value) for name, value in fields.items()}
+        try:
+            line = wire.encode(wire.Log(told))
+        except (TypeError, ValueError):
+            # A list may hold anything, and a text half of a character.
+            line = wire.encode(wire.Log({_sendable(name): _sendable(value) for name, value in told.items()}))
+        self.post(line)
 
     def close(self) -> None:
         self._lines.put(None)
@@ -79,6 +83,11 @@ class Outbox:
 
 def _is_plain(value: object) -> bool:
     return isinstance(value, str | int | float | list | None)
+
+
+def _sendable(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text.encode(errors="backslashreplace").decode()
 
 
 class Function:
@@ -143,27 +152,19 @@ class Function:
         self._outbox.post(wire.encode(wire.Ready(service.tool)))
 
 
-class _Records(logging.Handler):
-    """What the function and libraries tell `logging`, unless the function has configured `logging`."""
-
-    def __init__(self, outbox: Outbox) -> None:
-        super().__init__()
-        self._outbox = outbox
-
-    def emit(self, record: logging.LogRecord) -> None:
-        fields = {"event": record.getMessage(), "level": record.levelname.lower(), "logger": record.name}
-        if record.exc_info:
-            fields["exception"] = logging.Formatter().formatException(record.exc_info)
-        self._outbox.log(fields)
-
-
 def _configure_logging(outbox: Outbox, level: int) -> None:
     def post(_: WrappedLogger, __: str, fields: EventDict) -> EventDict:
         outbox.log(fields)
         raise structlog.DropEvent
 
+    def tell(record: logging.LogRecord) -> None:
+        fields = {"event": record.getMessage(), "level": level_name(record.levelno), "logger": record.name}
+        if record.exc_info:
+            fields["exception"] = logging.Formatter().formatException(record.exc_info)
+        outbox.log(fields)
+
     structlog.configure(processors=[structlog.processors.add_log_level, structlog.processors.format_exc_info, post])
-    take_over_logging(level, _Records(outbox))
+    take_over_logging(level, LogRecords(tell))
 
 
 def _end_with_parent() -> None:

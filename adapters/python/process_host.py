@@ -18,6 +18,7 @@ from adapters.python.calls import CallFailed, Calls, Failure
 from adapters.python.loop_thread import Mailbox
 from gateway.a2a.model import Json
 from gateway.foundation.lines import Lines
+from gateway.foundation.logs import LEVELS
 from gateway.foundation.retry import backoff
 from gateway.ports.adapter import ErrorClass
 from gateway.ports.tools import SourceTool
@@ -179,8 +180,8 @@ class _Process:
 
     def _log(self, fields: dict[str, Json]) -> None:
         event, level = fields.pop("event", ""), fields.pop("level", "info")
-        number = logging.getLevelNamesMapping().get(str(level).upper(), logging.INFO)
-        log.log(number, event, **{**fields, **self._owner})
+        tell = getattr(log, level if isinstance(level, str) and level in LEVELS else "info")
+        tell(event, **{**fields, **self._owner})
 
     # --- its end
 

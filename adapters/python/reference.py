@@ -27,6 +27,8 @@ AgentFunction = Callable[[Any], Any]
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("adapters", "gateway", "storage")
 """The packages of the gateway, in the folder `_ROOT`: Python finds them before modules of the same names beside an agent."""
+_UNMEANT = ("adapters", "storage")
+"""Those of them that a module of the operator never means."""
 
 
 class FunctionSettings(Settings):
@@ -170,7 +172,7 @@ def _import(ref: str, name: str, base_dir: Path) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise _import_error(ref, error, base_dir) from error
         raise _no_module(ref, error.name, base_dir) from error
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # Ctrl-C comes to the main thread, never to this one
         raise _import_error(ref, error, base_dir) from error
 
 
@@ -186,7 +188,7 @@ def _load_file(ref: str, path: Path) -> ModuleType:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # Ctrl-C comes to the main thread, never to this one
         del sys.modules[name]
         raise _import_error(ref, error, path.parent) from error
     return module
@@ -207,7 +209,8 @@ def _no_file(ref: str, path: Path) -> ValueError:
 def _import_error(ref: str, error: BaseException, folder: Path) -> ValueError:
     source = ref.rpartition(":")[0]
     remedy = _remedy(error, folder) or "mend it, or install what it needs beside the gateway"
-    return ValueError(f"{ref!r}: importing {source!r} failed with {type(error).__name__}: {error}; {remedy}")
+    said = ": ".join(filter(None, (type(error).__name__, str(error))))
+    return ValueError(f"{ref!r}: importing {source!r} failed with {said}; {remedy}")
 
 
 def _remedy(error: BaseException | None, folder: Path) -> str | None:
@@ -236,19 +239,33 @@ def _check_imports(ref: str, module: ModuleType, folder: Path) -> None:
             case _:
                 continue
         for name in imported:
-            # The API of agents is in the package `gateway`, which a module may therefore mean.
-            hidden = None if name.partition(".")[0] == "gateway" else _hidden(name, folder)
+            # A module may mean the package `gateway`, which holds the API of agents, and what is installed.
+            hidden = _hidden(name, folder) if name.partition(".")[0] in _UNMEANT else None
             if hidden is not None:
                 raise ValueError(f"{ref!r}: it imports {name!r}; {hidden}")
 
 
 def _hidden(name: str, folder: Path) -> str | None:
-    """What to do about a module of this dotted name in the folder that a package of the gateway hides, None if none does."""
+    """What to do about a module of this dotted name in the folder that another module hides: a package of the gateway, or what
+    Python has found under that name. None if none does."""
     top = name.partition(".")[0]
-    if top not in _PACKAGES or folder == _ROOT:
-        return None
     beside = [path for path in (folder / f"{top}.py", folder / top) if path.is_file() or any(path.glob("*.py"))]
-    return f"the package {top!r} of the gateway hides {str(beside[0])!r} from Python: rename it" if beside else None
+    if not beside or folder == _ROOT:
+        return None
+    if top in _PACKAGES:
+        by = f"the package {top!r} of the gateway"
+    elif (found := sys.modules.get(top)) is None or _is_in(found, folder):
+        return None
+    else:
+        file = getattr(found, "__file__", None)
+        by = f"another module {top!r} ({'built into Python' if file is None else repr(file)})"
+    return f"{by} hides {str(beside[0])!r} from Python: rename it"
+
+
+def _is_in(module: ModuleType, folder: Path) -> bool:
+    """Whether this module, or this package, stands in the folder itself. One without `__init__.py` has a path only."""
+    places = (getattr(module, "__file__", None), *getattr(module, "__path__", ()))
+    return any(Path(place).parent.resolve() in (folder, folder / module.__name__) for place in places if place)
 
 
 def _add_to_path(folder: Path) -> None:

@@ -327,9 +327,8 @@ def _text(error: BaseException) -> str:
 def _hint(error: BaseException, answers: Sequence[HttpAnswer]) -> str:
     """Most servers of TLS say nothing to a first request in plain text."""
     for each in () if answers else _leaves(error):
-        silent = isinstance(each, httpx2.RemoteProtocolError) and str(each).startswith("Server disconnected")
-        if silent and each.request.url.scheme == "http":
-            return f"; {ADDRESS_OF_TLS}"
+        if isinstance(each, httpx2.RemoteProtocolError) and str(each).startswith("Server disconnected"):
+            return f"; {ADDRESS_OF_TLS}" if each.request.url.scheme == "http" else ""
     return ""
 
 

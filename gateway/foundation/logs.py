@@ -6,11 +6,14 @@ Law: data of a caller or backend is a value, never a format string; no value can
 import json
 import logging
 import os
+import reprlib
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from io import BufferedIOBase
 from typing import Any, Literal, TextIO, TypeAlias, cast
 
 import msgspec
@@ -57,19 +60,46 @@ _basic_config = logging.basicConfig
 
 
 class _Stderr:
-    """The present standard error. A closed log must not end the work that it reports."""
+    """Where the lines go. After `keep` that is a descriptor of the log's own, because code of the operator may close standard
+    error or exchange it; until then, and where a program around the gateway has put a stream in the place of standard error, it
+    is the present `sys.stderr`. A closed log must not end the work that it reports."""
+
+    def __init__(self) -> None:
+        self._own: int | None = None
+        self._encoding = "utf-8"
+        self._renew_lock()
+        os.register_at_fork(after_in_child=self._renew_lock)
+
+    def _renew_lock(self) -> None:
+        """The collector of garbage may let a thread write a line in the middle of another one."""
+        self._lock = threading.RLock()
+
+    def keep(self) -> None:
+        former, self._own = self._own, None
+        if sys.__stderr__ is not None and sys.stderr is sys.__stderr__:
+            with suppress(OSError, ValueError):
+                self._own, self._encoding = os.dup(sys.__stderr__.fileno()), sys.__stderr__.encoding
+        if former is not None:
+            os.close(former)
 
     def write(self, text: str) -> None:
-        with suppress(OSError, ValueError):
-            sys.stderr.write(text)
+        if self._own is None:
+            with suppress(OSError, ValueError, AttributeError):
+                sys.stderr.write(text)
+            return
+        data = memoryview(text.encode(self._encoding, "backslashreplace"))
+        with self._lock, suppress(OSError):
+            while data:
+                data = data[os.write(self._own, data) :]
 
     def flush(self) -> None:
-        with suppress(OSError, ValueError):
-            sys.stderr.flush()
+        if self._own is None:
+            with suppress(OSError, ValueError, AttributeError):
+                sys.stderr.flush()
 
     def isatty(self) -> bool:
-        with suppress(OSError, ValueError):
-            return sys.stderr.isatty()
+        with suppress(OSError, ValueError, AttributeError):
+            return sys.stderr.isatty() if self._own is None else os.isatty(self._own)
         return False
 
 
@@ -90,6 +120,7 @@ def configure_logging(level: int = logging.INFO, form: LogFormat = "json") -> No
     """The lines of the gateway, and those that adapters, libraries and functions of the operator write with `logging`,
     or print in a thread."""
     global _console  # a function of the operator may configure structlog for itself
+    _stderr.keep()
     # With `utc=False` the time is that of the machine, which is what a person at a terminal compares it with.
     stamp = structlog.processors.TimeStamper(fmt=_TIME[form], utc=form == "json")
     common: list[Processor] = [structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, stamp]
@@ -150,10 +181,15 @@ class _Printed:
     def __init__(self, stdout: TextIO) -> None:
         self.owner = threading.current_thread()
         self._stdout = stdout
+        self._bytes = _PrintedBytes(self)
         self._begun: dict[int, str] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stdout, name)
+
+    @property
+    def buffer(self) -> Any:
+        return self._stdout.buffer if self._is_owner() else self._bytes
 
     def write(self, text: str) -> int:
         if self._is_owner():
@@ -189,6 +225,27 @@ class _Printed:
         return threading.current_thread() in (self.owner, threading.main_thread())
 
 
+class _PrintedBytes(BufferedIOBase):
+    """What other threads print as bytes."""
+
+    def __init__(self, printed: _Printed) -> None:
+        self._printed = printed
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        raw = bytes(data)
+        self._printed.write(raw.decode(errors="replace"))
+        return len(raw)
+
+    def flush(self) -> None:
+        self._printed.flush()
+
+    def close(self) -> None:
+        """Does nothing, because all threads share it."""
+
+
 def _tell_printed(line: str) -> None:
     structlog.get_logger("gateway.foundation.logs").info("python.output", line=line)
 
@@ -203,11 +260,58 @@ def _take_over_stdout() -> None:
 # --- the standard library's logging
 
 
+LEVELS = ("debug", "info", "warning", "error", "critical")
+"""Of lines, as `logging` numbers them: 10, 20, ..."""
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 200
+
+
+def level_name(number: int) -> str:
+    """The level of a line at or below this one of `logging`, which may have others, and other names."""
+    return LEVELS[min(max(number // 10, 1), len(LEVELS)) - 1]
+
+
+class LogRecords(logging.Handler):
+    """Lines of `logging`, as `tell` tells them. A call whose line cannot be made, because its arguments do not fit its message,
+    is told as such, and raises nothing into the code that makes it."""
+
+    def __init__(self, tell: Callable[[logging.LogRecord], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._tell(record)
+        except Exception as error:  # noqa: BLE001  # whatever the values of the call raise
+            with suppress(Exception):
+                _tell_faulty(record, error)
+
+
+def _tell_faulty(call: logging.LogRecord, error: Exception) -> None:
+    tell = getattr(structlog.get_logger("gateway.foundation.logs"), level_name(call.levelno))
+    tell(
+        "python.log-failed",
+        message=call.msg if isinstance(call.msg, str) else _short.repr(call.msg),
+        arguments=_short.repr(call.args),
+        detail=traceback.format_exception_only(error)[-1].strip(),
+        file=call.pathname,
+        line=call.lineno,
+        function=call.funcName,
+        logger=call.name,
+        exc_info=call.exc_info,
+    )
+
+
 def _last_resort(before: list[Processor], output: list[Processor]) -> logging.Handler:
-    handler = logging.StreamHandler(cast("TextIO", _stderr))
     processors = [ProcessorFormatter.remove_processors_meta, *output]
-    handler.setFormatter(ProcessorFormatter(foreign_pre_chain=before, processors=processors))
-    return handler
+    formatter = ProcessorFormatter(foreign_pre_chain=before, processors=processors)
+
+    def tell(record: logging.LogRecord) -> None:
+        _stderr.write(f"{formatter.format(record)}\n")
+        _stderr.flush()
+
+    return LogRecords(tell)
 
 
 def take_over_logging(level: int, handler: logging.Handler) -> None:
@@ -256,7 +360,7 @@ def _renderer(form: LogFormat) -> Processor:
     if form == "json":
         # JSON escapes control characters.
         return structlog.processors.JSONRenderer(serializer=lambda value, **_: _encoder.encode(value))
-    colors = _stderr.isatty() and not os.environ.get("NO_COLOR")
+    colors = _stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     styles = ConsoleRenderer.get_default_level_styles(colors)
     columns = [
         Column("", KeyValueColumnFormatter("", "", "", _value)),

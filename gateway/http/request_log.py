@@ -54,7 +54,7 @@ class RequestLog:
         finally:
             peer = scope.get("client")
             line.peer = peer[0] if peer else None
-            line.ms = int((self._clock.monotonic() - began) * 10_000) / 10
+            line.ms = int((self._clock.monotonic() - began) * 10_000 + 0.5) / 10
             del scope[_LINE]
             self._access.add(line)
 

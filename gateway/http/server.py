@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from uvicorn import Config, Server
 
 from gateway.foundation.forks import keep_from_copies
+from gateway.foundation.hangups import take_hangup
 from gateway.http.connection import BLOCKED_SECONDS, Connection
 
 _BACKLOG = 4096
@@ -115,18 +116,22 @@ class Signals:
     @contextmanager
     def watched(self, *, reloads: bool = False) -> Iterator[None]:
         """Handles the signals while the block runs. Without `reloads`, SIGHUP keeps its default and ends the
-        process."""
-        loop = asyncio.get_running_loop()
+        process; with it, one that was kept before counts."""
+        loop, at_hangup = asyncio.get_running_loop(), signal.getsignal(signal.SIGHUP)
         watched = (*_SIGNALS, signal.SIGHUP) if reloads else _SIGNALS
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._arrived)
         if reloads:
             loop.add_signal_handler(signal.SIGHUP, self._hung_up, os.isatty(0))
+            if take_hangup():
+                self.reload.set()
         try:
             yield
         finally:
             for number in watched:
                 loop.remove_signal_handler(number)
+            if reloads:
+                signal.signal(signal.SIGHUP, at_hangup)
 
     def _hung_up(self, had_terminal: bool) -> None:
         """A closed terminal sends the same signal: then no keyboard can end the process, and it drains."""

@@ -310,7 +310,7 @@ def _turn_line(run: TurnRun, outcome: str, seconds: float) -> _TurnLine:
         turn=run.turn,
         principal=run.caller.principal,
         outcome=outcome or (state.removeprefix("TASK_STATE_").lower().replace("_", "-") if ended else "left"),
-        ms=int(seconds * 10_000) / 10,
+        ms=int(seconds * 10_000 + 0.5) / 10,
     )
     for name in usage.__struct_fields__:
         count = getattr(usage, name)

@@ -1,11 +1,15 @@
 """Settings of the `python` adapter, and finding the function that they name."""
 
+import queue
 import sys
+import token
 from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
+import a2a_gateway
 from adapters.python.function import PythonFunction, PythonSettings, factory
 from adapters.python.tool import PythonTool, PythonToolSettings
 from gateway.ports.adapter import AdapterError
@@ -96,6 +100,12 @@ def test_two_agents_of_one_file_share_its_module(tmp_path: Path) -> None:
         ("import not_installed", "reply", "failed with ModuleNotFoundError: No module named 'not_installed'; mend it"),
         ("1 / 0", "reply", "importing './mine.py' failed with ZeroDivisionError: division by zero; mend it"),
         ("raise SystemExit(1)", "reply", "importing './mine.py' failed with SystemExit: 1; mend it"),
+        ("raise KeyboardInterrupt", "reply", "importing './mine.py' failed with KeyboardInterrupt; mend it"),
+        (
+            "import asyncio\nraise asyncio.CancelledError('no')",
+            "reply",
+            "importing './mine.py' failed with CancelledError: no; mend it",
+        ),
     ],
 )
 def test_a_function_that_cannot_be_used_is_refused_with_the_ref_and_the_remedy(
@@ -139,6 +149,9 @@ def test_the_error_of_a_module_that_fails_names_the_exception(tmp_path: Path) ->
     (tmp_path / "fails_at_import.py").write_text("1 / 0\n")
     with pytest.raises(ValueError, match="importing 'fails_at_import' failed with ZeroDivisionError"):
         build("fails_at_import:reply", tmp_path)
+    (tmp_path / "interrupts_at_import.py").write_text("raise KeyboardInterrupt\n")
+    with pytest.raises(ValueError, match="importing 'interrupts_at_import' failed with KeyboardInterrupt; mend it"):
+        build("interrupts_at_import:reply", tmp_path)
 
 
 HIDDEN = {
@@ -222,6 +235,56 @@ def test_a_module_is_not_found_under_the_name_of_a_package_of_the_gateway(tmp_pa
         (tmp_path / name).write_text("def reply(text): return text\n")
     with pytest.raises(ValueError, match=r"the package '\w+' of the gateway hides '.*' from Python: rename it"):
         build(ref, tmp_path)
+
+
+SHADOWED = {
+    "of the standard library": ("token", "token.py", "token:reply", repr(token.__file__)),
+    "built into Python": ("time", "time.py", "time:reply", "built into Python"),
+    "of a dependency": ("yaml", "yaml/__init__.py", "yaml:reply", repr(yaml.__file__)),
+    "the gateway's command": ("a2a_gateway", "a2a_gateway.py", "a2a_gateway:reply", repr(a2a_gateway.__file__)),
+    "a module of a package": ("queue", "queue/mine.py", "queue.mine:reply", repr(queue.__file__)),
+}
+
+
+@pytest.mark.parametrize(("name", "beside", "ref", "found"), SHADOWED.values(), ids=SHADOWED)
+def test_a_module_that_another_one_of_its_name_hides_is_told_with_both_and_what_to_do(
+    tmp_path: Path, name: str, beside: str, ref: str, found: str
+) -> None:
+    (tmp_path / beside).parent.mkdir(exist_ok=True)
+    (tmp_path / beside).write_text("def reply(text): return text\n")
+    with pytest.raises(ValueError, match="hides") as caught:
+        build(ref, tmp_path)
+    hidden = tmp_path / Path(beside).parts[0]
+    assert str(caught.value).endswith(
+        f"; another module {name!r} ({found}) hides {str(hidden)!r} from Python: rename it"
+    )
+
+
+@pytest.mark.parametrize("run_in", ["thread", "process"])
+async def test_a_name_that_a_hidden_module_has_is_told_where_it_is_missed(tmp_path: Path, run_in: str) -> None:
+    (tmp_path / "queue.py").write_text("def save(text): return text\n")
+    (tmp_path / "mine.py").write_text("def reply(text):\n    import queue\n    return queue.save(text)\n")
+    detail = (await failure(build("./mine.py:reply", tmp_path, run_in=run_in))).detail
+    assert detail.endswith(f"hides {str(tmp_path / 'queue.py')!r} from Python: rename it")
+
+
+@pytest.mark.parametrize("beside", ["lacks_reply.py", "lacks_reply/__init__.py", "lacks_reply/other.py"])
+def test_a_module_that_is_found_beside_the_configuration_is_hidden_by_none(tmp_path: Path, beside: str) -> None:
+    (tmp_path / beside).parent.mkdir(exist_ok=True)
+    (tmp_path / beside).write_text("")
+    with pytest.raises(ValueError, match="has no 'reply'; check the name behind the colon"):
+        build("lacks_reply:reply", tmp_path)
+    del sys.modules["lacks_reply"]
+
+
+def test_a_module_that_is_installed_under_the_folder_of_the_configuration_hides_too(tmp_path: Path) -> None:
+    (tmp_path / ".venv").mkdir()
+    for folder in (tmp_path / ".venv", tmp_path):
+        (folder / "lacks_reply.py").write_text("")
+    sys.path.append(str(tmp_path / ".venv"))
+    with pytest.raises(ValueError, match=r"another module 'lacks_reply' \('.*/.venv/lacks_reply.py'\) hides"):
+        build("lacks_reply:reply", tmp_path)
+    del sys.modules["lacks_reply"]
 
 
 async def test_a_file_may_have_the_name_of_a_package_of_the_gateway(tmp_path: Path) -> None:

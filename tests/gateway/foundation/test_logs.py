@@ -1,8 +1,11 @@
 """Lines of the standard library's logging, which adapters, libraries and an operator's functions use."""
 
 import json
+import os
+import pty
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -96,6 +99,54 @@ def test_a_warning_of_python_and_the_end_of_a_thread_are_lines_too() -> None:
     assert ended["exception"].endswith("ZeroDivisionError: division by zero")
 
 
+FAULTY = {
+    "a number that is none": (
+        "mine.info('got %d items', 'three')",
+        "got %d items",
+        "('three',)",
+        "TypeError: %d format",
+    ),
+    "too many": ("mine.info('done', 1)", "done", "(1,)", "TypeError: not all arguments"),
+    "too few": ("mine.info('%s of %s', 1)", "%s of %s", "(1,)", "TypeError: not enough arguments"),
+    "a name that is not there": ("mine.info('%(a)s', {'b': 1})", "%(a)s", "{'b': 1}", "KeyError: 'a'"),
+    "a value without words": ("mine.info('%s', Bad())", "%s", "(<Bad instance at ", "ZeroDivisionError: division by"),
+    "a message without words": ("mine.info(Bad())", "<Bad instance at ", "()", "ZeroDivisionError: division by"),
+    "at a level of its own": ("mine.log(25, '%d', 'x')", "%d", "('x',)", "TypeError: %d format"),
+}
+
+
+@pytest.mark.parametrize(("call", "message", "arguments", "detail"), FAULTY.values(), ids=FAULTY)
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_call_whose_arguments_do_not_fit_its_message_is_one_line_that_tells_the_call(
+    call: str, message: str, arguments: str, detail: str, form: str
+) -> None:
+    code = (
+        "mine = logging.getLogger('mine')\n"
+        "class Bad:\n    def __repr__(self): return 1 / 0\n"
+        f"def faulty(): {call}\n"
+        "faulty(); mine.info('goes on')"
+    )
+    faulty, after = logged(code, f"form='{form}'")
+    assert "goes on" in after
+    if form == "text":
+        assert "[info     ] python.log-failed message=" in faulty
+        return
+    told = json.loads(faulty)
+    assert (told["event"], told["level"], told["logger"]) == ("python.log-failed", "info", "mine")
+    assert told["message"].startswith(message)
+    assert told["arguments"].startswith(arguments)
+    assert told["detail"].startswith(detail)
+    assert (told["file"], told["line"], told["function"]) == ("<string>", 4, "faulty")
+
+
+def test_a_faulty_call_in_an_except_block_keeps_its_traceback() -> None:
+    code = "\ntry: 1 / 0\nexcept ArithmeticError: logging.getLogger('mine').exception('%d', 'x')"
+
+    (line,) = map(json.loads, logged(code))
+    assert (line["event"], line["level"]) == ("python.log-failed", "error")
+    assert line["exception"].endswith("ZeroDivisionError: division by zero")
+
+
 PRINTS = (
     "import threading; "
     "mine = threading.Thread(target=lambda: print({}, end='\\n' if {} else '')); mine.start(); mine.join(); "
@@ -137,6 +188,19 @@ def test_the_pieces_of_a_line_that_several_threads_print_are_put_together_by_thr
     assert [line["line"] for line in lines] == ["one line", "two line"]
 
 
+def test_bytes_that_a_thread_prints_are_text_of_the_log_too() -> None:
+    code = (
+        "import io, sys, threading\n"
+        "def say():\n"
+        "    sys.stdout.buffer.write(b'raw \\xff\\n'); sys.stdout.buffer.write(b'half'); sys.stdout.buffer.write(b' line\\n')\n"
+        "    print('as ever', file=io.TextIOWrapper(sys.stdout.buffer), flush=True); print('still')\n"
+        "mine = threading.Thread(target=say); mine.start(); mine.join(); sys.stdout.buffer.write(b'mine')"
+    )
+    lines, out = printed(code)
+    assert [line["line"] for line in lines] == ["raw \ufffd", "half line", "as ever", "still"]
+    assert out == "mine"
+
+
 def test_a_function_that_configures_logging_keeps_its_configuration() -> None:
     code = "logging.basicConfig(level='INFO', format='%(message)s'); logging.getLogger('mine').info('as I like it')"
 
@@ -148,6 +212,7 @@ def test_a_line_is_written_in_one_piece() -> None:
     code = (
         "import structlog, sys; pieces = []; "
         "sys.stderr = type('Told', (), {'write': lambda _, text: pieces.append(text), 'flush': lambda _: None})(); "
+        "configure_logging(); "
         "structlog.get_logger('gateway.some').info('one'); logging.getLogger('two').warning('two'); "
         "sys.stderr = sys.__stderr__; print(*pieces, sep='', end='', file=sys.stderr); "
         "assert len(pieces) == 2, pieces"
@@ -225,10 +290,49 @@ def test_lines_that_are_written_together_are_as_safe_as_others(path: str, form: 
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_standard_error_that_is_closed_ends_nothing(form: str) -> None:
-    code = "import os, structlog, sys; os.close(2); structlog.get_logger().error('lost'); logging.error('lost'); sys.exit(0)"
+@pytest.mark.parametrize(
+    "done", ["sys.stderr.close()", "sys.stderr = None", "sys.stderr = io.StringIO()", "os.close(2)"]
+)
+def test_code_that_closes_or_exchanges_standard_error_silences_no_line(done: str, form: str) -> None:
+    code = f"""import io, os, structlog, sys; {done}
+structlog.get_logger().error('one'); logging.error('two'); write_lines([(0, Line(event='three'))]); os._exit(0)"""
 
-    assert logged(code, f"form='{form}'") == []
+    one, two, three = logged(f"{LINES}{code}", f"form='{form}'")
+    assert ("one" in one, "two" in two, "three" in three) == (True, True, True)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_standard_error_that_takes_nothing_ends_nothing(form: str) -> None:
+    code = "import structlog; structlog.get_logger().error('lost'); logging.error('lost')"
+
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        command = [sys.executable, "-c", CONFIGURED.format(f"form='{form}'") + code + "; import os; os._exit(0)"]
+        subprocess.run(command, check=True, stderr=full, timeout=60)
+
+
+def test_a_line_of_a_copy_is_not_kept_by_one_that_was_being_written() -> None:
+    code = (
+        "import os, structlog, threading, warnings\nfrom gateway.foundation import logs\n"
+        "warnings.simplefilter('ignore')  # Python warns of a fork beside a thread\n"
+        "held, done = threading.Event(), threading.Event()\n"
+        "def write():\n    with logs._stderr._lock: held.set(); done.wait()\n"
+        "other = threading.Thread(target=write); other.start(); held.wait()\n"
+        "if not (copy := os.fork()): logging.error('told'); os._exit(0)\n"
+        "os.waitpid(copy, 0); done.set()"
+    )
+
+    assert [json.loads(line)["event"] for line in logged(code)] == ["told"]
+
+
+@pytest.mark.parametrize(("kind", "painted"), [("xterm", True), ("dumb", False)])
+def test_a_terminal_that_cannot_paint_gets_no_colours(kind: str, painted: bool) -> None:
+    terminal, inside = pty.openpty()
+    code = CONFIGURED.format(TEXT) + "logging.error('told')"
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": kind}
+    subprocess.run([sys.executable, "-c", code], check=True, stderr=inside, env=environment, timeout=60)
+    assert (b"\x1b" in os.read(terminal, 4096)) is painted
+    os.close(inside)
+    os.close(terminal)
 
 
 def test_text_is_for_a_terminal() -> None:

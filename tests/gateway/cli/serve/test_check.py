@@ -1,7 +1,11 @@
 """`check` and `schema`: the problems of a configuration file."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import jsonschema
 import pytest
@@ -44,6 +48,36 @@ def test_agents_that_cannot_be_built_are_found(file: Path, call: Call) -> None:
     assert ended.code == 78
     starts = [f"{file}:{line}:3: agents.{name}: '{refs[name]}': " for line, name in enumerate("ab", 3)]
     assert [line.startswith(start) for line, start in zip(ended.err.splitlines(), starts, strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize("command", ["check", "serve"])
+def test_a_module_that_interrupts_its_own_import_is_a_problem_like_any_other(
+    file: Path, call: Call, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "mine.py").write_text("raise KeyboardInterrupt\n")
+    file.write_text("version: 1\nserver: {port: 0}\nagents:\n  a: {type: python, ref: './mine.py:reply'}\n")
+    ended = call(command, "-c", str(file))
+    problem = (
+        "importing './mine.py' failed with KeyboardInterrupt; mend it, or install what it needs beside the gateway"
+    )
+    assert ended.code == 78
+    assert ended.err.splitlines()[-1] == f"{file}:4:3: agents.a: './mine.py:reply': {problem}"
+
+
+@pytest.mark.parametrize("command", ["check", "serve"])
+def test_ctrl_c_while_a_module_is_imported_ends_the_command(file: Path, tmp_path: Path, command: str) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import sys\nprint('begun', file=sys.stderr, flush=True)\nsys.stdin.read()\ndef reply(text): return text\n"
+    )
+    file.write_text("version: 1\nserver: {port: 0}\nagents:\n  a: {type: python, ref: './mine.py:reply'}\n")
+    words = [sys.executable, "-m", "gateway", command, "-c", str(file)]
+    with subprocess.Popen(words, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as process:
+        assert process.stderr is not None
+        while "begun" not in (line := process.stderr.readline()):
+            assert line
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, "failed with" in err) == (130, False)
 
 
 def test_flags_and_the_environment_come_before_the_file(

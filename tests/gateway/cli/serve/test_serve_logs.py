@@ -167,7 +167,7 @@ async def test_every_line_is_an_object_and_each_request_and_each_turn_has_one(st
         ("mine", None),
         (None, "NOT_FOUND"),
     ]
-    assert all(each.get("ms", 1) > 0 and each["peer"] == "127.0.0.1" for each in requests)
+    assert all(each.get("ms", 0) >= 0 and each["peer"] == "127.0.0.1" for each in requests)
     assert "secret" not in str(told)
 
     own = [(line["event"], line["logger"]) for line in told if "logger" in line]
@@ -287,6 +287,57 @@ async def test_what_an_agent_prints_is_a_line_with_its_name_and_standard_output_
     ]
     assert served.process.stdout is not None
     assert await served.process.stdout.read() == b""
+
+
+FAULTY = """
+import logging
+
+log = logging.getLogger("my_agent")
+
+
+async def reply(turn):
+    log.info("got %d items", "three")
+    log.info("half \\ud800")
+    yield "Well."
+
+
+def in_thread(turn):
+    log.info("got %d items", "three")
+    return "Well."
+"""
+
+
+@pytest.mark.parametrize("run_in", ["thread", "process"])
+@pytest.mark.parametrize("function", ["reply", "in_thread"])
+@pytest.mark.parametrize("form", ["json", "text"])
+async def test_a_faulty_call_of_logging_is_a_line_and_harms_no_turn(
+    start: Start, tmp_path: Path, run_in: str, function: str, form: str
+) -> None:
+    (tmp_path / "faulty.py").write_text(FAULTY, encoding="utf-8")
+    config = CONFIG.replace("./mine.py:reply", f"./faulty.py:{function}").replace(
+        f'{function}"', f'{function}", run_in: {run_in}'
+    )
+    served = await start("--log-format", form, config=config)
+    task = (await served.send("hello"))["result"]["task"]
+    lines = await served.ended()
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    (line,) = [line for line in lines if "got %d items" in line]
+    assert not any("Traceback" in line or "Logging error" in line for line in lines)
+    if form == "json":
+        told = json.loads(line)
+        assert (told["event"], told["agent"], told["logger"]) == ("python.log-failed", "mine", "my_agent")
+        assert (told["message"], told["arguments"], told["function"]) == ("got %d items", "('three',)", function)
+        assert told["file"] == str(tmp_path / "faulty.py")
+        assert told["detail"].startswith("TypeError: %d format")
+
+
+async def test_an_agent_that_closes_standard_error_silences_no_line(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "closes.py").write_text("import sys\ndef reply(text): sys.stderr.close(); return text\n")
+    served = await start(config=CONFIG.replace("./mine.py", "./closes.py"))
+    await served.send("hello")
+    await served.send("hello")
+    told = [line["event"] for line in events(await served.ended())]
+    assert (told.count("turn"), told.count("drain.begun")) == (2, 1)
 
 
 async def test_an_agent_in_a_process_of_its_own_logs_like_any_other(start: Start) -> None:

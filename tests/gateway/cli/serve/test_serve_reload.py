@@ -21,8 +21,8 @@ agents:
 IN_TERMINAL = """\
 import fcntl, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-from gateway.cli.main import run
-sys.exit(run(sys.argv[1:]))
+from a2a_gateway import main
+main()
 """
 BOUND = 60.0
 
@@ -67,6 +67,55 @@ async def test_at_sighup_the_file_is_read_again(file: Path, tmp_path: Path) -> N
         assert (await child.logged("reload.refused"))["problem"].startswith(f"{file}: there is no such file")
         child.signal(signal.SIGTERM)
         assert await child.ended() == 0
+
+
+HANGS_UP = """
+import os, pathlib, signal
+file = pathlib.Path(__file__).with_name("gateway.yaml")
+file.write_text(file.read_text() + '  other: {type: python, ref: "gateway.cli.demo.agent:reply"}\\n')
+for _ in range(2):
+    os.kill(os.getpid(), signal.SIGHUP)
+
+
+def reply(text):
+    return text
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--debug",)])
+async def test_a_sighup_before_it_serves_is_done_right_after_the_start(
+    file: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    (tmp_path / "mine.py").write_text(HANGS_UP)
+    change(file, CONFIG + '  mine: {type: python, ref: "./mine.py:reply"}\n')
+    async with serving("-c", str(file), *options, folder=tmp_path) as child:
+        assert (await child.logged("reload.done"))["agents"] == ["echo", "mine", "other"]
+        assert await answer(child, "other") == "Your message has 1 word."
+        child.signal(signal.SIGTERM)
+        assert await child.ended() == 0
+
+
+async def test_closing_the_terminal_ends_a_gateway_that_does_not_serve_yet(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import sys, threading\nprint('begun', file=sys.stderr)\nthreading.Event().wait()\n"
+    )
+    change(file, CONFIG + '  mine: {type: python, ref: "./mine.py:reply"}\n')
+    terminal, inside = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", IN_TERMINAL, "serve", "-c", str(file), "--port", "0"),
+        stdin=inside, stderr=PIPE, start_new_session=True,
+    )  # fmt: skip
+    os.close(inside)
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(BOUND):
+            await process.stderr.readuntil(b"begun")
+            os.close(terminal)
+            assert await process.wait() == -signal.SIGHUP
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
 
 
 async def test_closing_the_terminal_ends_the_gateway(file: Path) -> None:

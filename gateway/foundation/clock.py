@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 _CHUNK = 16
 _ALIKE = 2
 _AT_ONCE = 1024 * _CHUNK
@@ -23,8 +24,11 @@ os.register_at_fork(after_in_child=_chunks.clear)
 
 @lru_cache(maxsize=1024)
 def timestamp(milliseconds: int) -> str:
-    """Milliseconds since the epoch as A2A writes them: UTC, three decimals, `Z`. Source: A2A 1.0, section 5.6.1."""
-    seconds, rest = divmod(milliseconds, 1000)
+    """Milliseconds since the epoch as A2A writes them: UTC, three decimals, `Z`. Source: A2A 1.0, section 5.6.1.
+
+    A later time than the year 9999 has, which only a damaged row holds, is the last of that year.
+    """
+    seconds, rest = divmod(min(milliseconds, _LAST), 1000)
     return f"{_second(seconds)}.{rest:03d}Z"
 
 

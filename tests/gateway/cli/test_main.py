@@ -152,7 +152,8 @@ NEW_COMMANDS: list[tuple[list[str], int, str]] = [
             69,
             (
                 f"http://127.0.0.1:8080/{path} cannot be reached: connection refused "
-                f"(through the proxy http://***@127.0.0.1:1)\n{UNREACHABLE}"
+                "(through the proxy http://***@127.0.0.1:1, of --proxy)\n"
+                "Is the proxy right? Another is given with --proxy URL; NO_PROXY names hosts that need none."
             ),
         )
         for words, path in (

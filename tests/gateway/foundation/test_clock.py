@@ -92,3 +92,7 @@ if child:
 """
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert len(set(told)) == 2
+
+
+def test_the_time_of_a_damaged_row_is_still_a_time() -> None:
+    assert timestamp(2**62) == "9999-12-31T23:59:59.999Z"

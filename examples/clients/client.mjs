@@ -12,7 +12,7 @@ async function call(method, params, headers = {}) {
     headers: { "Content-Type": "application/json", "A2A-Version": "1.0", ...headers },
     body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
   });
-  if (!response.headers.get("content-type").startsWith("text/event-stream")) {
+  if (!response.headers.get("content-type")?.startsWith("text/event-stream")) {
     const { error } = await response.json();
     throw new Error(error?.message ?? `HTTP ${response.status}`);
   }
@@ -27,7 +27,7 @@ async function* eventsOf(stream) {
     text = blocks.pop();
     for (const block of blocks) {
       const fields = new Map(block.split("\n").map((line) => line.split(/: (.*)/s)));
-      if (fields.has("data")) yield { id: fields.get("id"), ...JSON.parse(fields.get("data")) };
+      if (fields.has("data")) yield { ...JSON.parse(fields.get("data")), id: fields.get("id") };
     }
   }
 }
@@ -50,12 +50,22 @@ async function say(text, where) {
     } catch (error) {
       if (!(error instanceof TypeError)) throw error; // what fetch throws for a lost connection
     }
-    if (!ENDED.includes(state) && !WAITS.includes(state)) {
-      stream = await call("SubscribeToTask", { id: taskId }, { "Last-Event-ID": last });
-    }
+    if (!ENDED.includes(state) && !WAITS.includes(state)) stream = await takeUp(taskId, last);
   }
   process.stdout.write("\n");
   return WAITS.includes(state) ? { contextId, taskId } : { contextId };
+}
+
+async function takeUp(taskId, last) {
+  for (let wait = 500; ; wait *= 2) {
+    try {
+      return await call("SubscribeToTask", { id: taskId }, last ? { "Last-Event-ID": last } : {});
+    } catch (error) {
+      // A server that starts again refuses connections for some seconds.
+      if (!(error instanceof TypeError) || wait > 30_000) throw error;
+      await new Promise((resolve) => setTimeout(resolve, wait));
+    }
+  }
 }
 
 function print(parts) {

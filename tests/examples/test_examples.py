@@ -5,7 +5,9 @@ import os
 import shutil
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -64,10 +66,45 @@ async def test_the_client_in_javascript_holds_a_conversation(address: str) -> No
     assert told == f"Where do you go? I know Oslo, Rome, Bergen.\n{OSLO}{OSLO}"
 
 
+@asynccontextmanager
+async def cutting(address: str) -> AsyncIterator[str]:
+    """The same address through a proxy, which cuts the first connection behind the first event with a text."""
+    to, cut = urlsplit(address), asyncio.Event()
+
+    async def copied(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while data := await source.read(65536):
+            sink.write(data)
+
+    async def passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, requests = await asyncio.open_connection(to.hostname, to.port)
+        async with asyncio.TaskGroup() as group:
+            asking = group.create_task(copied(reader, requests))
+            if cut.is_set():
+                await copied(answers, writer)
+            else:
+                cut.set()
+                told = b""
+                while b"In Oslo" not in told:
+                    told = await answers.readuntil(b"\n\n")
+                    writer.write(told)
+            asking.cancel()
+        requests.close()
+        writer.close()
+
+    async with await asyncio.start_server(passed, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{to.path}"
+
+
+async def test_the_client_in_javascript_goes_on_where_a_stream_broke(address: str) -> None:
+    async with cutting(address) as broken:
+        told = await printed(shutil.which("node"), str(EXAMPLES / "clients" / "client.mjs"), broken, "I go to Oslo")
+    assert told == OSLO
+
+
 async def test_the_requests_with_curl_show_a_card_an_answer_a_stream_and_its_rest(address: str) -> None:
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
-    told = await printed("sh", str(EXAMPLES / "clients" / "curl.sh"), address, "I go to Rome")
+    told = await printed("sh", str(EXAMPLES / "clients" / "curl.sh"), address, 'I "go" to Rome')
     card, answer, stream, rest = [part.partition("\n")[2] for part in told.split("== ")[1:]]
     assert '"name":"trips"' in card
     assert '"text":"In Rome it is 14 degrees, with sun. A jacket will do."' in answer

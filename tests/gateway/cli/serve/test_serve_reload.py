@@ -6,6 +6,7 @@ import pty
 import signal
 import sys
 from asyncio.subprocess import PIPE
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,14 @@ from a2a_gateway import main
 main()
 """
 BOUND = 60.0
+
+
+@pytest.fixture(autouse=True)
+def hangups() -> Iterator[None]:
+    """Tests that run under nohup ignore SIGHUP, and so would what they start."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture

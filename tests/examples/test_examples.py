@@ -70,15 +70,17 @@ async def test_the_client_in_javascript_holds_a_conversation(address: str) -> No
 async def cutting(address: str) -> AsyncIterator[str]:
     """The same address through a proxy, which cuts the first connection behind the first event with a text."""
     to, cut = urlsplit(address), asyncio.Event()
+    served: asyncio.Queue[None] = asyncio.Queue()
 
     async def copied(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         while data := await source.read(65536):
             sink.write(data)
+        sink.close()
 
     async def passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers, requests = await asyncio.open_connection(to.hostname, to.port)
         async with asyncio.TaskGroup() as group:
-            asking = group.create_task(copied(reader, requests))
+            group.create_task(copied(reader, requests))
             if cut.is_set():
                 await copied(answers, writer)
             else:
@@ -87,12 +89,16 @@ async def cutting(address: str) -> AsyncIterator[str]:
                 while b"In Oslo" not in told:
                     told = await answers.readuntil(b"\n\n")
                     writer.write(told)
-            asking.cancel()
-        requests.close()
-        writer.close()
+                writer.close()
+        for each in (requests, writer):
+            await each.wait_closed()
+        served.put_nowait(None)
 
     async with await asyncio.start_server(passed, "127.0.0.1", 0) as server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{to.path}"
+    async with asyncio.timeout(60):
+        for _ in range(2):  # the connection that was cut, and the one that went on
+            await served.get()
 
 
 async def test_the_client_in_javascript_goes_on_where_a_stream_broke(address: str) -> None:

@@ -221,8 +221,7 @@ def usage_metadata(outputs: Sequence[TurnOutput]) -> dict[str, model.Json]:
     """The metadata that shows the tokens of the last turn, and of its task so far; a new dictionary."""
     if not outputs:
         return {}
-    turn = outputs[-1].usage
-    return usage.in_metadata(turn, turn if len(outputs) == 1 else usage.total(output.usage for output in outputs))
+    return usage.in_metadata(outputs[-1].usage, usage.total(output.usage for output in outputs))
 
 
 def assemble(

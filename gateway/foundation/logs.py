@@ -141,13 +141,12 @@ def configure_logging(level: int = logging.INFO, form: LogFormat = "json") -> No
 
 def write_lines(lines: Sequence[TimedLine]) -> None:
     """Writes lines in one piece and in the form of all others. This sets their timestamps."""
+    time_of = timestamp if _console is None else _local_time
+    for at, line in lines:
+        line.timestamp = time_of(at)
     if _console is None:
-        for at, line in lines:
-            line.timestamp = timestamp(at)
         text = _dense([line for _, line in lines])
     else:
-        for at, line in lines:
-            line.timestamp = _local_time(at)
         text = "".join(f"{_console(None, '', _facts(line))}\n" for _, line in lines)
     _stderr.write(text)
     _stderr.flush()

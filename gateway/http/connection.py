@@ -94,7 +94,6 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = 0
         self._body_grows = False
         self._refused = False
-        self._reads_no_more = False
         self._refusal: tuple[int, str, str] | None = None
         """What is answered behind the answers to earlier requests: status, name and message. Nothing more is read then."""
         self._served: RequestResponseCycle | None = None
@@ -125,7 +124,7 @@ class Connection(HttpToolsProtocol):
             self._served = None
 
     def data_received(self, data: bytes) -> None:
-        if self._refused or self._reads_no_more:
+        if self._reads_no_more:
             return
         self._unset_keepalive_if_required()
         self._body_grows = False
@@ -137,8 +136,6 @@ class Connection(HttpToolsProtocol):
                     self._refuse(refused.status, refused.name, refused.message)
                 case _:
                     self._end_unreadable()
-        if self._refused:
-            return
         if self._reads_no_more:
             return
         if self._part is not self._timed:
@@ -153,6 +150,10 @@ class Connection(HttpToolsProtocol):
                 where = "in the head" if self._part is _Part.HEAD else "behind the body"
                 self._drop_unfinished()
                 self._refuse(431, "INVALID_ARGUMENT", f"the fields {where} of the request are too large")
+
+    @property
+    def _reads_no_more(self) -> bool:
+        return self._refused or self._refusal is not None
 
     def _parse(self, data: bytes) -> None:
         """Reads a request with `Upgrade` as if it had none (RFC 9110, section 7.8). Raises: HttpParserError.
@@ -388,7 +389,7 @@ class Connection(HttpToolsProtocol):
         elif self._serving.response_started:
             self._close()
         else:
-            self._refusal, self._reads_no_more = (status, name, message), True
+            self._refusal = status, name, message
 
     def _send_refusal(self, status: int, name: str, message: str) -> None:
         body = status_body(status, name, message)

@@ -79,13 +79,9 @@ class Readers:
 
     async def lookup(self, sql: str, values: dict[str, Any]) -> list[Row]:
         """All rows of a query that an index answers with few rows. Raises: LedgerUnavailable, CorruptRecord."""
-        rows = self.at_once(sql, values)
-        return await self.fetch(sql, values) if rows is None else rows
-
-    def at_once(self, sql: str, values: dict[str, Any]) -> list[Row] | None:
-        """What `lookup` finds, where it need not wait; else None. Raises: LedgerUnavailable."""
         self._refuse_when_closed()
-        return self._inline.fetch(sql, values)
+        rows = self._inline.fetch(sql, values)
+        return await self.fetch(sql, values) if rows is None else rows
 
     async def fetch(self, sql: str, values: dict[str, Any]) -> list[Row]:
         """All rows of a query that finds few rows. Raises: LedgerUnavailable, CorruptRecord."""

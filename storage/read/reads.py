@@ -83,9 +83,7 @@ class Reads:
         else:
             sql = compiled.RECENT_TASK
             values |= recent_values(task_id, history)
-        rows = self._readers.at_once(sql, values)
-        if rows is None:
-            rows = await self._readers.fetch(sql, values)
+        rows = await self._readers.lookup(sql, values)
         if not rows:
             return None
         of_turns = [row[_TASK_COLUMNS:] for row in rows]

@@ -72,8 +72,6 @@ def task(row: Row | list[Any]) -> TaskRecord:
 
 def turns(task_id: str, rows: Sequence[Row | list[Any]]) -> tuple[TurnRecord, ...]:
     """A turn has a row for its first message and one for each further message. `rows` have any order."""
-    if len(rows) == 1:
-        return (_turn(task_id, rows[0][1:]),)
     turns: list[TurnRecord] = []
     for ordinal, *row in sorted(rows, key=_in_order):
         if ordinal == 0:

@@ -32,8 +32,8 @@ class _Message:
 
 class ResponseMessages:
     def __init__(self) -> None:
-        self.front: _Message | None = None
-        """The message that is being told. Without one, nothing waits. A delta of its own that comes is told at once."""
+        self._front: _Message | None = None
+        """The message that is being told. Without one, nothing waits."""
         self._waiting: list[tuple[int, int, _Message | Sequence[port.AdapterEvent]]] = []
         """A heap: each with its place in the output, and with its number."""
         self._number = count()
@@ -56,14 +56,14 @@ class ResponseMessages:
             self._open[item.key] = _Message(item.key, index, announced=True, commentary=item.is_commentary)
 
     def add_delta(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
-        delta, front = event.delta, self.front
+        delta, front = event.delta, self._front
         if not isinstance(delta, str) or not delta:
             return ()
         if front is None or event.item_id != front.key:
             message = self._message_of(event)
             if message is None or message.commentary:
                 return ()
-            front = self.front = front or self._before(message) or message
+            front = self._front = front or self._before(message) or message
             if message is not front:
                 if not message.pieces:
                     self._wait(message, message.index)
@@ -91,9 +91,9 @@ class ResponseMessages:
             name, payload = wire.replay(raw)
             if now := self.hold((port.Progress(text), port.ItemReady(OpaqueItem(item.type, payload), name)), index):
                 return now
-        elif message is not self.front and not message.pieces:
+        elif message is not self._front and not message.pieces:
             self._wait(message, message.index)
-        return self._advance() if self.front is None or self.front.ended else ()
+        return self._advance() if self._front is None or self._front.ended else ()
 
     def repeat(self, key: str, text: str) -> Sequence[port.AdapterEvent]:
         """The whole item of a message that has ended comes again."""
@@ -106,7 +106,7 @@ class ResponseMessages:
     def hold(self, events: Sequence[port.AdapterEvent], index: int | None = None) -> Sequence[port.AdapterEvent]:
         """The events, of the item with this index, that can be told now; others are told when the message before them has
         ended."""
-        if self.front is None:
+        if self._front is None:
             return events
         if events:
             self._wait(events, index)
@@ -126,18 +126,18 @@ class ResponseMessages:
         """Tells what the message that was told has kept waiting, up to a message that has not ended."""
         events: list[port.AdapterEvent] = []
         while True:
-            front = self.front
+            front = self._front
             if front is not None:
                 if not front.ended:
                     return events
                 events += _end(front)
-                self.front = None
+                self._front = None
             if not self._waiting:
                 return events
             following = self._waiting[0][-1]
             if isinstance(following, _Message):
                 before = self._before(following)
-                self.front = before or following
+                self._front = before or following
                 if before is not None:
                     continue
                 if following.pieces:

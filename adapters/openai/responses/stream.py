@@ -196,11 +196,6 @@ class ResponseParser:
     # --- deltas
 
     def _text_delta(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
-        front, delta = self._messages.front, event.delta
-        if front is not None and event.item_id == front.key and type(delta) is str and delta:
-            # As `add_delta` does, without a call for every delta.
-            front.pieces.append(delta)
-            return (port.TextDelta(delta),)
         return self._messages.add_delta(event)
 
     def _text_done(self, event: wire.Event) -> Sequence[port.AdapterEvent]:

@@ -104,30 +104,8 @@ async def test_a_sighup_before_it_serves_is_done_right_after_the_start(
         assert await child.ended() == 0
 
 
-async def test_closing_the_terminal_ends_a_gateway_that_does_not_serve_yet(file: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "import sys, threading\nprint('begun', file=sys.stderr)\nthreading.Event().wait()\n"
-    )
-    change(file, CONFIG + '  mine: {type: python, ref: "./mine.py:reply"}\n')
-    terminal, inside = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", IN_TERMINAL, "serve", "-c", str(file), "--port", "0"),
-        stdin=inside, stderr=PIPE, start_new_session=True,
-    )  # fmt: skip
-    os.close(inside)
-    assert process.stderr is not None
-    try:
-        async with asyncio.timeout(BOUND):
-            await process.stderr.readuntil(b"begun")
-            os.close(terminal)
-            assert await process.wait() == -signal.SIGHUP
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
-
-
-async def test_closing_the_terminal_ends_the_gateway(file: Path) -> None:
+async def code_after_closed_terminal(file: Path, seen: bytes) -> int:
+    """The exit code of a gateway whose terminal is closed once its standard error has these bytes."""
     terminal, inside = pty.openpty()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", IN_TERMINAL, "serve", "-c", str(file), "--port", "0", "--log-format", "text",
@@ -137,10 +115,22 @@ async def test_closing_the_terminal_ends_the_gateway(file: Path) -> None:
     assert process.stderr is not None
     try:
         async with asyncio.timeout(BOUND):
-            await process.stderr.readuntil(b"Try: ")
+            await process.stderr.readuntil(seen)
             os.close(terminal)
-            assert await process.wait() == 0
+            return await process.wait()
     finally:
         if process.returncode is None:
             process.kill()
         await process.communicate()
+
+
+async def test_closing_the_terminal_ends_a_gateway_that_does_not_serve_yet(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import sys, threading\nprint('begun', file=sys.stderr)\nthreading.Event().wait()\n"
+    )
+    change(file, CONFIG + '  mine: {type: python, ref: "./mine.py:reply"}\n')
+    assert await code_after_closed_terminal(file, b"begun") == -signal.SIGHUP
+
+
+async def test_closing_the_terminal_ends_the_gateway(file: Path) -> None:
+    assert await code_after_closed_terminal(file, b"Try: ") == 0

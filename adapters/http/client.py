@@ -5,9 +5,10 @@ Law: no proxy, cookie, redirect or retry of its own; the headers of a family go 
 
 import asyncio
 import io
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
+from typing import Self
 
 import aiohttp
 import msgspec
@@ -35,24 +36,41 @@ _WHOLE_BODY_LIMIT = 1024 * 1024
 
 
 class EventStream:
-    """Iterating gives, for each network read that completes any event, the `data` of these events.
+    """The answer to one request, which `async with` sends and ends. Iterating gives, for each network read that completes any
+    event, the `data` of these events.
 
     Set `answered` once the answer is complete: then the rest is read, so that the connection can be used again.
     """
 
-    def __init__(self, content: aiohttp.StreamReader, failures: Failures, between_bytes: float) -> None:
-        """`between_bytes` is the longest wait for the next byte, in seconds."""
+    def __init__(
+        self, request: Callable[[], Awaitable[aiohttp.ClientResponse]], failures: Failures, between_bytes: float
+    ) -> None:
+        """`request` gives the response, an event stream. `between_bytes` is the longest wait for the next byte, in seconds."""
         self.answered = False
-        self._content = content
+        self._request = request
         self._failures = failures
-        # The watchdog refers to the body and not to this stream, because a cycle of objects would wait for the garbage
-        # collector.
-        stalled = aiohttp.SocketTimeoutError("nothing was heard for too long")
-        self._silence = Watchdog(between_bytes, partial(content.set_exception, stalled))
+        self._between_bytes = between_bytes
         self._reader = EventReader()
         self._ended = False
 
-    def __aiter__(self) -> "EventStream":
+    async def __aenter__(self) -> Self:
+        self._response = await self._request()
+        self._content = content = self._response.content
+        # The watchdog refers to the body and not to this stream, because a cycle of objects would wait for the garbage
+        # collector.
+        stalled = aiohttp.SocketTimeoutError("nothing was heard for too long")
+        self._silence = Watchdog(self._between_bytes, partial(content.set_exception, stalled))
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._silence.close()
+        try:
+            if self.answered and not self._content.at_eof():
+                await _drain(self._content)
+        finally:
+            self._response.close()
+
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> list[bytes]:
@@ -60,9 +78,6 @@ class EventStream:
             if events := await self._read():
                 return events
         raise StopAsyncIteration
-
-    def close(self) -> None:
-        self._silence.close()
 
     async def _read(self) -> list[bytes]:
         self._silence.begin()
@@ -114,31 +129,18 @@ class HttpClient:
         self._answered = False
         """Whether any request has had an answer."""
 
-    @asynccontextmanager
-    async def stream(
-        self, url: str, body: bytes | None = None, *, handle: str | None = None
-    ) -> AsyncGenerator[EventStream, None]:
+    def stream(self, url: str, body: bytes | None = None, *, handle: str | None = None) -> EventStream:
         """The event stream that answers a POST of `body`, or a GET. `handle` is the handle that the request continues.
 
-        Raises: AdapterError, also while the stream is read.
+        The stream raises: AdapterError, when it is entered and when it is read.
         """
-        response = await self._send("GET" if body is None else "POST", url, body, _EVENTS)
-        try:
-            await self._check(response, handle)
-            stream = EventStream(response.content, self._failures, self._between_bytes)
-            try:
-                yield stream
-            finally:
-                stream.close()
-                if stream.answered and not response.content.at_eof():
-                    await _drain(response.content)
-        finally:
-            response.close()
+        return EventStream(partial(self._open, url, body, handle), self._failures, self._between_bytes)
 
     async def request_json(self, method: str, url: str, body: Json = None, *, handle: str | None = None) -> Json:
         """The JSON of the answer, or None for an answer with status 404. `handle` is the handle that the request is
         about. Raises: AdapterError."""
-        response = await self._send(method, url, None if body is None else msgspec.json.encode(body), _JSON)
+        content = None if body is None else msgspec.json.encode(body)
+        response = await self._send(method, url, content, {"Accept": _JSON})
         try:
             content = await _beginning(response.content, _DOCUMENT_LIMIT)
             if response.status == 404:
@@ -155,8 +157,10 @@ class HttpClient:
         if self._session is not None:
             await self._session.close()
 
-    async def _send(self, method: str, url: str, body: bytes | None, accept: str) -> aiohttp.ClientResponse:
-        headers = self._headers if accept is _EVENTS else self._headers | {"Accept": accept}
+    async def _send(
+        self, method: str, url: str, body: bytes | None, headers: dict[str, str]
+    ) -> aiohttp.ClientResponse:
+        """`headers` replace those of every request."""
         if self._proxy is not None:
             headers = {**headers, **self._proxy.headers_of(url)}
         try:
@@ -200,8 +204,17 @@ class HttpClient:
         # The request of such an error holds the credentials, so the error is not chained.
         raise failed
 
-    async def _check(self, response: aiohttp.ClientResponse, handle: str | None) -> None:
+    async def _open(self, url: str, body: bytes | None, handle: str | None) -> aiohttp.ClientResponse:
         """Raises: AdapterError unless an event stream begins."""
+        response = await self._send("GET" if body is None else "POST", url, body, {})
+        try:
+            await self._check(response, handle)
+        except BaseException:
+            response.close()
+            raise
+        return response
+
+    async def _check(self, response: aiohttp.ClientResponse, handle: str | None) -> None:
         headers = response.headers
         content_type = headers.get("Content-Type", _EVENTS).partition(";")[0].strip().lower()
         encoding = headers.get("Content-Encoding", "identity")
@@ -219,6 +232,7 @@ class HttpClient:
             # The defaults of aiohttp: 100 connections, cookies kept, five minutes in all.
             self._session = aiohttp.ClientSession(
                 connector=Connector(self._ca),
+                headers=self._headers,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 trust_env=False,

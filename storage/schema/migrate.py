@@ -1,7 +1,7 @@
 """Migrations by Alembic, for a database of an older version. Law: a newer schema is not changed.
 
-A migration that only adds tables, or columns that may be NULL, sets `only_adds = True`. Processes of the previous
-version can then use its schema at the same time as processes of the new version.
+A migration that only adds tables, or columns that may be NULL, or words a condition differently, sets `only_adds = True`.
+Processes of the previous version can then use its schema at the same time as processes of the new version.
 """
 
 import sqlite3

@@ -22,7 +22,7 @@ from sqlalchemy.event import listen
 from sqlalchemy.orm import declared_attr
 from sqlmodel import Field, SQLModel
 
-from storage.schema.conditions import ITEM_REFUSED, ITEM_UNSENT, THREAD_LIVE, TOOL_CALL_SETTLED
+from storage.schema.conditions import ITEM_REFUSED, ITEM_UNSENT, THREAD_LIVE, TOOL_CALL_SETTLED, one_of
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits in every dialect; a STRICT table of SQLite has only INTEGER for them."""
@@ -37,7 +37,7 @@ def _integer(**more: Any) -> Any:
 
 
 def _one_of(column: str, *words: str) -> CheckConstraint:
-    return CheckConstraint(f"{column} IN ({', '.join(repr(word) for word in words)})", name=column)
+    return CheckConstraint(one_of(column, *words), name=column)
 
 
 def _flag(column: str) -> CheckConstraint:
@@ -173,7 +173,7 @@ class Turn(Row, table=True):
         _partial("ix_turn_open", "thread", "number", where="ended_at IS NULL"),
         _partial("ix_turn_waiting", "task", where="status = 'waiting'"),
         _one_of("status", "accepted", "running", "waiting", "completed", "failed", "cancelled", "rejected"),
-        CheckConstraint("(ended_at IS NULL) = (status IN ('accepted', 'running', 'waiting'))", name="ended"),
+        CheckConstraint(f"(ended_at IS NULL) = {one_of('status', 'accepted', 'running', 'waiting')}", name="ended"),
         CheckConstraint("(ended_at IS NULL) = (messages IS NULL AND artifacts IS NULL)", name="record"),
         _flag("cancel_asked"),
         _flag("displaced"),
@@ -260,10 +260,11 @@ class ToolCall(Row, table=True):
         UniqueConstraint("service_call", "sequence"),
         _one_of("executor", "gateway", "backend", "client"),
         CheckConstraint(
-            f"{TOOL_CALL_SETTLED} OR status IN ('announced', 'pending_approval', 'approved', 'running', 'pending_consent')",
+            f"{TOOL_CALL_SETTLED} OR "
+            + one_of("status", "announced", "pending_approval", "approved", "running", "pending_consent"),
             "status",
         ),
-        CheckConstraint(f"(outcome IS NOT NULL) = ({TOOL_CALL_SETTLED})", name="outcome"),
+        CheckConstraint(f"(outcome IS NOT NULL) = {TOOL_CALL_SETTLED}", name="outcome"),
         CheckConstraint("runs_left >= 0", name="runs_left"),
         _partial("ix_tool_call_standing", "standing", where="standing IS NOT NULL"),
         _flag("approval_required"),

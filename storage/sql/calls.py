@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, and_, bindparam, case, func, insert, null, text, update
 from sqlalchemy.sql.expression import ColumnElement
 
-from storage.schema.conditions import CALL_UNDER_WAY, ITEM_UNSENT, TOOL_CALL_SETTLED
+from storage.schema.conditions import CALL_UNDER_WAY, ITEM_UNSENT, TOOL_CALL_SETTLED, one_of
 from storage.schema.tables import history_item, service_call, thread, tool_call
 from storage.sql.fragments import (
     ONE,
@@ -17,7 +17,7 @@ from storage.sql.fragments import (
     word,
 )
 
-_UNSETTLED = "status IN ('prepared', 'started', 'unknown')"
+_UNSETTLED = one_of("status", "prepared", "started", "unknown")
 """The condition that the outcome of a service call may still become known; an unknown outcome may."""
 
 NEW_CALL = Write(
@@ -158,7 +158,7 @@ START_TOOL = Write(
     .where(
         matches(tool_call, id="tool_call"),
         # A running one has lost its process, as the caller of this statement has the lease.
-        tool_call.c.status.in_([word("announced"), word("approved"), word("running")]),
+        text(one_of("status", "announced", "approved", "running")),
         tool_call.c.runs_left > ZERO,
         in_generation,
     )
@@ -174,7 +174,7 @@ END_TOOL = Write(
     update(tool_call)
     .where(
         matches(tool_call, id="tool_call", service_call="service_call"),
-        text(f"NOT ({TOOL_CALL_SETTLED})"),
+        text(f"NOT {TOOL_CALL_SETTLED}"),
         in_generation,
     )
     .values(**given("status", "outcome")),

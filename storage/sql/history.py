@@ -3,7 +3,7 @@
 from sqlalchemy import and_, bindparam, case, func, literal_column, or_, select, text
 from sqlalchemy.sql.expression import ColumnElement
 
-from storage.schema.conditions import ITEM_UNSENT
+from storage.schema.conditions import ITEM_UNSENT, one_of
 from storage.schema.tables import history_item, input_, service_call, tool_call, turn
 from storage.sql.fragments import ONE, ZERO, is_displaced, lesser, limited, some, word
 
@@ -32,9 +32,7 @@ _ITEMS = (
 
 HISTORY = _ITEMS
 
-UNSENT_ITEMS = _ITEMS.where(
-    text(ITEM_UNSENT), history_item.c.kind.in_([word("user"), word("output"), word("assistant")])
-)
+UNSENT_ITEMS = _ITEMS.where(text(ITEM_UNSENT), text(one_of("history_item.kind", "user", "output", "assistant")))
 
 _OLDER = history_item.alias("older")
 

@@ -2,7 +2,7 @@
 
 from sqlalchemy import bindparam, case, delete, func, literal_column, null, select, text, update
 
-from storage.schema.conditions import TASK_ENDED
+from storage.schema.conditions import TASK_ENDED, task_ended
 from storage.schema.tables import event, push_config, task
 from storage.sql.fragments import ONE, ZERO, Write, given, json_values, limited, matches, some, there_is, upsert, word
 
@@ -61,7 +61,7 @@ ADVANCE_PUSH = Write(
 )
 
 _MORE = there_is(event, event.c.task == push_config.c.task, event.c.last >= bindparam("next_event"))
-_OVER = there_is(task, task.c.id == push_config.c.task, text(TASK_ENDED.replace("state", "task.state", 1)))
+_OVER = there_is(task, task.c.id == push_config.c.task, text(task_ended("task.")))
 
 COMPLETE_PUSH = Write(
     "complete a delivery until there are more events",

@@ -6,7 +6,7 @@ from sqlalchemy import Select, and_, bindparam, case, func, literal_column, or_,
 from sqlalchemy.sql.expression import ColumnElement
 
 from gateway.ledger.leases import TRIES
-from storage.schema.conditions import ITEM_REFUSED, TASK_WAITING, THREAD_LIVE
+from storage.schema.conditions import ITEM_REFUSED, TASK_WAITING, thread_live
 from storage.schema.tables import context, event, history_item, input_, service_call, task, thread, turn
 from storage.sql.fragments import ONE, ZERO, joined, limited, matches, some, task_columns, word
 
@@ -47,7 +47,7 @@ CONTEXT = (
     .select_from(
         context.outerjoin(
             thread,
-            and_(thread.c.context == context.c.id, thread.c.agent == bindparam("agent"), text(f"thread.{THREAD_LIVE}")),
+            and_(thread.c.context == context.c.id, thread.c.agent == bindparam("agent"), text(thread_live("thread."))),
         )
     )
     .where(_CONTEXT_BELONGS, context.c.public_id == bindparam("public_id"))

@@ -2,7 +2,6 @@
 all of them use."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Literal, Self
 from urllib.parse import quote
 
@@ -161,7 +160,7 @@ class ResponsesService(OpenAIService):
         return ResponseParser(self._failures, continuation, answered_calls(items))
 
     async def _events(
-        self, opening: AbstractAsyncContextManager[EventStream], parser: ResponseParser
+        self, opening: EventStream, parser: ResponseParser
     ) -> AsyncGenerator[AdapterEvent, None]:
         try:
             async with opening as stream:

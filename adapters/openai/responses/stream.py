@@ -68,6 +68,8 @@ class ResponseParser:
                     return ()
                 if number == self._number:
                     self._latest = data
+            if event.type in wire.TEXT_DELTAS:
+                return self._messages.add_delta(event)
             read = self._READERS.get(event.type)
             if read is not None:
                 return read(self, event)
@@ -195,9 +197,6 @@ class ResponseParser:
 
     # --- deltas
 
-    def _text_delta(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
-        return self._messages.add_delta(event)
-
     def _text_done(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         return self._messages.add_text(event)
 
@@ -299,8 +298,6 @@ class ResponseParser:
             yield port.ConsentAsked(item.consent_link, f"mcp:{item.server_label}" if item.server_label else "")
 
     _READERS: ClassVar[Mapping[str, Callable[["ResponseParser", wire.Event], Sequence[port.AdapterEvent]]]] = {
-        "response.output_text.delta": _text_delta,
-        "response.refusal.delta": _text_delta,
         "response.output_text.done": _text_done,
         "response.refusal.done": _text_done,
         "response.reasoning_summary_text.delta": _reasoning_delta,

@@ -27,6 +27,8 @@ CALLS = OPEN_CALLS | SERVER_TOOLS.keys()
 CONSENT = "oauth_consent_request"
 # Stands for everything before it.
 COMPACTION = "compaction"
+# The most frequent events.
+TEXT_DELTAS = frozenset({"response.output_text.delta", "response.refusal.delta"})
 # Events after which nothing of the response follows.
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled", "error"})
 

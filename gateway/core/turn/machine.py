@@ -99,13 +99,17 @@ class TurnMachine:
         """
         if self.ended or self.between_calls:
             raise AdapterError(ErrorClass.CONTRACT_BROKEN, f"{type(event).__name__} after the end of the call")
-        if type(event) is not TextDelta:  # the most frequent event: a call for each is spared
-            event = admitted(event)
         output = self._output
         out = output.begin_event()
+        if type(event) is TextDelta:  # the most frequent event
+            output.add_text(event.text)
+        else:
+            self._receive(admitted(event), outcome, out)
+        self._shown = self._shown or any(isinstance(command, Publish) for command in out)
+        return out
+
+    def _receive(self, event: adapter.AdapterEvent, outcome: Settled | None, out: list[Command]) -> None:
         match event:
-            case TextDelta(text=text):
-                output.add_text(text)
             case adapter.CallStarted(handle=handle):
                 out += [] if handle is None else [commands.RecordPending(handle)]
             case adapter.ConsentAsked():
@@ -114,10 +118,8 @@ class TurnMachine:
                 self._complete(event)
             case adapter.DirectReply(parts=parts, state=state):
                 self._reply(parts, state)
-            case _ if not output.receive(event):
+            case _ if not self._output.receive(event):
                 self._tracker.receive(event, self.facts.tools, self.round, outcome)
-        self._shown = self._shown or any(isinstance(command, Publish) for command in out)
-        return out
 
     @property
     def answer(self) -> str:

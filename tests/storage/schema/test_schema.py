@@ -102,7 +102,7 @@ def test_of_several_that_start_at_once_one_migrates(tmp_path: Path) -> None:
         assert len(set(pool.map(migrated, [tmp_path / "ledger.db"] * 4))) == 1
 
 
-@pytest.mark.parametrize("oldest", [0, 5, 9999])
+@pytest.mark.parametrize("oldest", [0, int(VERSION) + 1, 9999])
 def test_a_newer_schema_is_refused_and_not_changed(tmp_path: Path, oldest: int) -> None:
     path = tmp_path / "ledger.db"
     migrated(path)
@@ -119,7 +119,7 @@ def test_a_newer_schema_that_only_adds_is_used_and_not_changed(tmp_path: Path) -
     path = tmp_path / "ledger.db"
     migrated(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '0005'")
+        connection.execute("UPDATE alembic_version SET version_num = ?", (f"{int(VERSION) + 1:04}",))
     before = path.read_bytes()
     assert prepare(path, 5000, auto_migrate=True) == VERSION
     assert path.read_bytes() == before
@@ -153,3 +153,23 @@ def test_tables_of_somebody_else_are_not_taken_for_ours(tmp_path: Path) -> None:
         migrated(path)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("task",)]
+
+
+def test_no_condition_of_a_table_fills_a_temporary_table_for_each_row(tmp_path: Path) -> None:
+    """SQLite does so for a list of more than two words, at every INSERT."""
+    migrated(tmp_path / "ledger.db")
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+        tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+        for (table,) in tables:
+            steps = connection.execute(f"EXPLAIN INSERT INTO {table} DEFAULT VALUES").fetchall()
+            assert "OpenEphemeral" not in {step[1] for step in steps}, table
+
+
+def test_a_condition_in_other_words_refuses_what_it_refused_before(tmp_path: Path) -> None:
+    migrated(tmp_path / "ledger.db")
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+        of_context = "INSERT INTO context VALUES (?, '', 'ada', ?, ?, 1, 1, NULL)"
+        for number, state in enumerate(("open", "closed", "expired", "deleted")):
+            connection.execute(of_context, (str(number), str(number), state))
+        with pytest.raises(sqlite3.IntegrityError, match="ck_context_state"):
+            connection.execute(of_context, ("5", "5", "gone"))

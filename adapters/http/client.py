@@ -157,9 +157,7 @@ class HttpClient:
         if self._session is not None:
             await self._session.close()
 
-    async def _send(
-        self, method: str, url: str, body: bytes | None, headers: dict[str, str]
-    ) -> aiohttp.ClientResponse:
+    async def _send(self, method: str, url: str, body: bytes | None, headers: dict[str, str]) -> aiohttp.ClientResponse:
         """`headers` replace those of every request."""
         if self._proxy is not None:
             headers = {**headers, **self._proxy.headers_of(url)}

@@ -159,9 +159,7 @@ class ResponsesService(OpenAIService):
         """The parser of the response to a request with these items."""
         return ResponseParser(self._failures, continuation, answered_calls(items))
 
-    async def _events(
-        self, opening: EventStream, parser: ResponseParser
-    ) -> AsyncGenerator[AdapterEvent, None]:
+    async def _events(self, opening: EventStream, parser: ResponseParser) -> AsyncGenerator[AdapterEvent, None]:
         try:
             async with opening as stream:
                 async for batch in stream:

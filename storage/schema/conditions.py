@@ -40,8 +40,13 @@ TASK_ENDED = task_ended()
 TASK_OPEN = none_of("state", *_FINAL)
 """The state of the task is not final."""
 
-TASK_WAITING = one_of("state", "TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED")
-"""The task waits for its caller."""
+
+def task_waiting(table: str = "") -> str:
+    """The task waits for its caller. `table` as in `thread_live`."""
+    return one_of(f"{table}state", "TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED")
+
+
+TASK_WAITING = task_waiting()
 
 TURN_UNFINISHED = f"ended_at IS NULL AND {one_of('status', 'accepted', 'running')}"
 """A process has to run or to end the turn."""

@@ -6,7 +6,7 @@ from sqlalchemy import Select, and_, bindparam, case, func, literal_column, or_,
 from sqlalchemy.sql.expression import ColumnElement
 
 from gateway.ledger.leases import TRIES
-from storage.schema.conditions import ITEM_REFUSED, TASK_WAITING, thread_live
+from storage.schema.conditions import ITEM_REFUSED, task_waiting, thread_live
 from storage.schema.tables import context, event, history_item, input_, service_call, task, thread, turn
 from storage.sql.fragments import ONE, ZERO, joined, limited, matches, some, task_columns, word
 
@@ -64,7 +64,7 @@ TASK = (
 WAITING_TASKS = (
     select(*task_columns)
     .select_from(_TASK_IN_CONTEXT)
-    .where(task.c.context == bindparam("context"), text(f"visible = 1 AND task.{TASK_WAITING}"))
+    .where(task.c.context == bindparam("context"), text(f"visible = 1 AND {task_waiting('task.')}"))
 )
 
 REPLAY = (

@@ -104,14 +104,15 @@ class TurnMachine:
         if type(event) is TextDelta:  # the most frequent event
             output.add_text(event.text)
         else:
-            self._receive(admitted(event), outcome, out)
+            self._receive(admitted(event), outcome)
         self._shown = self._shown or any(isinstance(command, Publish) for command in out)
         return out
 
-    def _receive(self, event: adapter.AdapterEvent, outcome: Settled | None, out: list[Command]) -> None:
+    def _receive(self, event: adapter.AdapterEvent, outcome: Settled | None) -> None:
         match event:
             case adapter.CallStarted(handle=handle):
-                out += [] if handle is None else [commands.RecordPending(handle)]
+                if handle is not None:
+                    self._output.out.append(commands.RecordPending(handle))
             case adapter.ConsentAsked():
                 self._add_consent(event)
             case adapter.CallCompleted():

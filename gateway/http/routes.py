@@ -12,9 +12,10 @@
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, Literal
 
+import msgspec
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope, Send
 
@@ -90,29 +91,54 @@ class _A2A(BaseRoute):
         return self._app(scope)(scope, receive, send)
 
     def _app(self, scope: Scope) -> _App:
-        segments = scope["path"][len(_BELOW) :].split("/")
-        if segments[-1] == "":
-            segments.pop()
         raw = scope.get("raw_path", b"")
-        if "" in segments or (b"%" in raw and b"%2f" in raw.lower()):
+        if b"%" in raw and b"%2f" in raw.lower():
             # A proxy may have authorised another path than the one that these segments would lead to.
             return NOT_FOUND
-        operation = _operation(segments)
-        match segments:
-            case [agent] if operation is None:
-                return partial(JsonRpc(self.pipeline).serve, agent)
-            case _ if operation is not None:
-                named, found = operation
-                tenant = named[1] if len(named) > 1 else None
-                return partial(Rest(self.pipeline, found, tenant).serve, named[0] if named else None)
-            case [] if scope["method"] in ("GET", "HEAD"):
+        place = _place(scope["path"])
+        match place.kind:
+            case "rpc" if place.agent is None and scope["method"] in ("GET", "HEAD"):
                 return self.cards.serve_list
-            case []:
-                return partial(JsonRpc(self.pipeline).serve, None)
-            case [*named, _, _] if segments[-2:] == _CARD and len(named) < 2:
-                return partial(self.cards.serve, named[0] if named else None)
+            case "rpc":
+                return partial(JsonRpc(self.pipeline).serve, place.agent)
+            case "operation" if place.resource is not None:
+                return partial(Rest(self.pipeline, place.resource, place.tenant).serve, place.agent)
+            case "card":
+                return partial(self.cards.serve, place.agent)
             case _:
                 return NOT_FOUND
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """What stands at a path. `agent` and `tenant` are those that the path names."""
+
+    kind: Literal["rpc", "operation", "card", "nothing"]
+    agent: str | None = None
+    tenant: str | None = None
+    resource: Resource | None = None
+
+
+@lru_cache(maxsize=1024)
+def _place(path: str) -> _Place:
+    segments = path[len(_BELOW) :].split("/")
+    if segments[-1] == "":
+        segments.pop()
+    if "" in segments:
+        return _Place("nothing")
+    operation = _operation(segments)
+    match segments:
+        case _ if operation is not None:
+            named, found = operation
+            agent, tenant = (*named, None, None)[:2]
+            return _Place("operation", agent, tenant, found)
+        case []:
+            return _Place("rpc")
+        case [agent]:
+            return _Place("rpc", agent)
+        case [*named, _, _] if segments[-2:] == _CARD and len(named) < 2:
+            return _Place("card", named[0] if named else None)
+        case _:
+            return _Place("nothing")
 
 
 def _operation(segments: list[str]) -> tuple[list[str], Resource] | None:

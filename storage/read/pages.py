@@ -18,7 +18,7 @@ from storage.read.inline import Row
 _Found = tuple[TaskRecord, int, CorruptRecord | None]
 """A task, the size of its row, and why a part of the row cannot be read."""
 
-_Rows = list[list[Any]]
+_Rows = list[Row]
 
 
 def task_page(
@@ -46,7 +46,7 @@ _STATUS_MESSAGE = TaskRecord.__struct_fields__.index("status_message")
 
 def turn_size(row: Sequence[Any]) -> int:
     """The bytes that a row of a turn takes: its message, and what both sides said and made."""
-    return size_of(row[1], row[-2], row[-1])
+    return size_of(row[1], row[-3], row[-2])
 
 
 @cache
@@ -110,11 +110,11 @@ def _rows_of_all(
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max(1, min(room, longest)))
     try:
         with closing(connection.execute(_turns_of(len(tasks), limits), values)) as rows:
-            for task, *row in rows:
+            for row in rows:
                 room -= turn_size(row)
                 if room < 0:
                     return None
-                found[task].append(row)
+                found[row[-1]].append(row)
     except FAILURES as error:
         if not isinstance(read_failure(error), CorruptRecord | TextTooLong):
             raise
@@ -127,10 +127,9 @@ def _rows_of_all(
 def _rows(connection: sqlite3.Connection, task: str, limits: PageLimits) -> _Rows | CorruptRecord:
     try:
         if not limits.history:
-            rows = connection.execute(_turns_of(1, limits), {"task_0": task}).fetchall()
-            return [row for _, *row in rows]
+            return connection.execute(_turns_of(1, limits), {"task_0": task}).fetchall()
         recent = recent_values(task, limits.history)
-        return [list(row) for row in connection.execute(compiled.RECENT_TURNS[limits.artifacts], recent).fetchall()]
+        return connection.execute(compiled.RECENT_TURNS[limits.artifacts], recent).fetchall()
     except FAILURES as error:
         return _corrupt(error)
 

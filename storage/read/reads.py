@@ -112,7 +112,7 @@ class Reads:
             return {}
         sql = turns_of(len(task_ids), history=True, artifacts=artifacts)
         rows = await self._readers.fetch(sql, {f"task_{index}": task_id for index, task_id in enumerate(task_ids)})
-        return await off_loop(sum([turn_size(row[1:]) for row in rows]), _turns, task_ids, rows)
+        return await off_loop(sum(map(turn_size, rows)), _turns, task_ids, rows)
 
     async def first_message(self, task_id: str) -> Message | None:
         row = await self._first(compiled.FIRST_MESSAGE, task=task_id)
@@ -365,9 +365,9 @@ def _whole_task(task: Row, of_turns: list[Row]) -> tuple[TaskRecord, tuple[TurnR
 
 def _turns(task_ids: tuple[str, ...], rows: list[Row]) -> dict[str, tuple[TurnRecord, ...]]:
     """Raises: CorruptRecord."""
-    found: dict[str, list[list[Any]]] = {task_id: [] for task_id in task_ids}
-    for task_id, *row in rows:
-        found[task_id].append(row)
+    found: dict[str, list[Row]] = {task_id: [] for task_id in task_ids}
+    for row in rows:
+        found[row[-1]].append(row)
     return {task_id: records.turns(task_id, of_task) for task_id, of_task in found.items()}
 
 

@@ -27,6 +27,7 @@ _reports_decoder = msgspec.json.Decoder(tuple[Json, ...])
 _value_decoder = msgspec.json.Decoder()
 preferences_decoder = msgspec.json.Decoder(Preferences)
 
+P = TypeVar("P")
 T = TypeVar("T")
 
 _in_order = itemgetter(2, 0)
@@ -35,7 +36,7 @@ _in_order = itemgetter(2, 0)
 _LEFT_OUT = Message(message_id="", role=Role.USER, parts=())
 
 
-def decoded(decode: Callable[[str], T], payload: str, owner: str) -> T:
+def decoded(decode: Callable[[P], T], payload: P, owner: str) -> T:
     """Raises: CorruptRecord."""
     try:
         return decode(payload)
@@ -70,36 +71,42 @@ def task(row: Row | list[Any]) -> TaskRecord:
     return TaskRecord(task_id, context, context_id, agent, TaskState(state), message, status_at, last_event, visible)
 
 
-def turns(task_id: str, rows: Sequence[Row | list[Any]]) -> tuple[TurnRecord, ...]:
+def turns(task_id: str, rows: Sequence[Row]) -> tuple[TurnRecord, ...]:
     """A turn has a row for its first message and one for each further message. `rows` have any order."""
+    if len(rows) == 1:
+        return (decoded(_turn, rows[0], f"task {task_id!r}"),)
+    return decoded(_in_turns, rows, f"task {task_id!r}")
+
+
+def _in_turns(rows: Sequence[Row]) -> tuple[TurnRecord, ...]:
     turns: list[TurnRecord] = []
-    for ordinal, *row in sorted(rows, key=_in_order):
-        if ordinal == 0:
-            turns.append(_turn(task_id, row))
+    for row in sorted(rows, key=_in_order):
+        if row[0] == 0:
+            turns.append(_turn(row))
             continue
-        answer = _message(row[0], f"task {task_id!r}")
-        turns[-1] = msgspec.structs.replace(turns[-1], answers=(*turns[-1].answers, (row[1], answer)))
+        turns[-1] = msgspec.structs.replace(turns[-1], answers=(*turns[-1].answers, (row[2], _message(row[1]))))
     return tuple(turns)
 
 
-def _message(payload: str | None, owner: str) -> Message:
-    """An empty message when the query has left it out. Raises: CorruptRecord."""
-    return _LEFT_OUT if payload is None else decoded(message_decoder.decode, payload, owner)
+def _message(payload: str | None) -> Message:
+    """An empty message when the query has left it out."""
+    return _LEFT_OUT if payload is None else message_decoder.decode(payload)
 
 
-def _turn(task_id: str, row: Row | list[Any]) -> TurnRecord:
-    payload, event, ended_at, quarantined, usage, reports, refused, messages, artifacts = row
-    owner = f"task {task_id!r}"
+def _turn(row: Row) -> TurnRecord:
+    _, payload, event, ended_at, quarantined, usage, reports, refused, messages, artifacts, _ = row
+    # By position, and without a function for each column: a page of tasks has fifty of them.
     return TurnRecord(
-        message=_message(payload, owner),
-        event=event,
-        messages=None if messages is None else decoded(_messages_decoder.decode, messages, owner),
-        artifacts=None if artifacts is None else decoded(_artifacts_decoder.decode, artifacts, owner),
-        ended=ended_at is not None,
-        quarantined=ended_at is None and bool(quarantined),
-        usage=usage_or_null(usage, owner),
-        reports=() if reports is None else decoded(_reports_decoder.decode, f"[{reports}]", owner),
-        refused=None if refused is None else REFUSALS[refused],
+        _LEFT_OUT if payload is None else message_decoder.decode(payload),
+        event,
+        None if messages is None else _messages_decoder.decode(messages),
+        None if artifacts is None else _artifacts_decoder.decode(artifacts),
+        ended_at is not None,
+        (),
+        ended_at is None and bool(quarantined),
+        None if usage is None else _usage_decoder.decode(usage),
+        () if reports is None else _reports_decoder.decode(f"[{reports}]"),
+        None if refused is None else REFUSALS[refused],
     )
 
 

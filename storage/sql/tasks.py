@@ -129,7 +129,7 @@ def _turn_columns(history: str, *, artifacts: bool = True) -> tuple[ColumnElemen
         payload = messages = _NOTHING
     made = case((first, turn.c.artifacts)) if artifacts else _NOTHING
     whole = turn.c.usage, case((and_(first, turn.c.usage.is_(None)), _REPORTS)), case((first, _REFUSED))
-    return input_.c.ordinal, payload, input_.c.event, turn.c.ended_at, _QUARANTINED, *whole, messages, made
+    return input_.c.ordinal, payload, input_.c.event, turn.c.ended_at, _QUARANTINED, *whole, messages, made, turn.c.task
 
 
 def turns(*, history: bool, artifacts: bool) -> Select[Any]:
@@ -137,7 +137,7 @@ def turns(*, history: bool, artifacts: bool) -> Select[Any]:
     parameter for each, because a list in JSON would cut an id at a NUL."""
     asked: list[ColumnElement[str]] = [bindparam("task_0")]
     return (
-        select(turn.c.task, *_turn_columns("all" if history else "none", artifacts=artifacts))
+        select(*_turn_columns("all" if history else "none", artifacts=artifacts))
         .select_from(turn.join(input_, input_.c.turn == turn.c.id))
         .where(turn.c.task.in_(asked))
     )

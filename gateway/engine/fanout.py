@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from gateway.a2a.errors import Busy
 from gateway.a2a.model import Message, StreamResponse, Task
 from gateway.a2a.weight import weight
-from gateway.a2a.wire.v1_0 import encode
+from gateway.a2a.wire.dialect import line
 from gateway.foundation.off_loop import off_loop
 from gateway.ledger.events import Frame
 
@@ -202,7 +202,7 @@ class TaskStream:
 
 
 def task_frame(task: Task, number: int | None) -> Frame:
-    return number, encode(StreamResponse(task=task))
+    return number, line(StreamResponse(task=task))
 
 
 async def large_task_frame(task: Task, number: int | None) -> Frame:
@@ -211,4 +211,4 @@ async def large_task_frame(task: Task, number: int | None) -> Frame:
 
 
 def message_stream(reply: Message) -> TaskStream:
-    return TaskStream([(None, encode(StreamResponse(message=reply)))], 0, None)
+    return TaskStream([(None, line(StreamResponse(message=reply)))], 0, None)

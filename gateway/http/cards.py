@@ -1,7 +1,6 @@
 """Agent cards: built from settings, encoded once, served with validators for caches.
 
-Source: A2A 1.0, sections 4.4 and 8. Law: a card holds no empty string, array or object, because signature checkers drop them;
-the scopes of security requirements are the exception. Cards are public: they say how a caller authenticates.
+Source: A2A 1.0, sections 4.4 and 8. Law: cards are public; they say how a caller authenticates.
 """
 
 import hashlib
@@ -18,6 +17,7 @@ from gateway.a2a.errors import MethodNotAllowed, NotFound
 from gateway.a2a.model import AgentCard, Json
 from gateway.a2a.tool_calls import Visibility, card_extensions
 from gateway.a2a.wire import v1_0
+from gateway.a2a.wire.card import card_json
 from gateway.config.agents import CardConfig
 from gateway.config.gateway import ProviderConfig
 from gateway.config.settings import Settings
@@ -104,29 +104,13 @@ def agent_url(name: str, public_url: str) -> str:
     return f"{public_url.rstrip('/')}/a2a/{name}"
 
 
-def without_empty(value: Json) -> Json:
-    """The same JSON without members and elements that are '', [], {} or null, at any depth."""
-    match value:
-        case dict():
-            members = ((key, without_empty(member)) for key, member in value.items())
-            return {key: member for key, member in members if not _is_empty(member)}
-        case list() | tuple():
-            return [element for element in map(without_empty, value) if not _is_empty(element)]
-        case _:
-            return value
-
-
-def _is_empty(value: Json) -> bool:
-    return value is None or (isinstance(value, str | list | dict) and not value)
-
-
 class Cards:
     """The encoded cards of all agents. As an ASGI application: the card of the agent that needs no name."""
 
     def __init__(self, agents: Agents, public_url: str, started: datetime) -> None:
         """`started` is the time since which these cards are valid."""
         self._agents = agents
-        cards = {agent.name: _card_json(agent) for agent in agents}
+        cards = {agent.name: card_json(agent.card) for agent in agents}
         self._cards = {name: CachedDocument(msgspec.json.encode(card), started) for name, card in cards.items()}
         addresses = {name: agent_url(name, public_url) for name in cards}
         listing = [
@@ -155,18 +139,6 @@ class Cards:
         if self._agents.default is None:
             raise NotFound(f"no agent is the default here; GET /a2a lists them: {', '.join(self._agents.by_name)}")
         return self._agents.default
-
-
-def _card_json(agent: Agent) -> dict[str, Json]:
-    card: dict[str, Json] = without_empty(msgspec.to_builtins(agent.card))
-    required = agent.card.security_requirements
-    if required is not None:
-        # An empty list means a scheme without scopes; without the lists nothing would be required.
-        card["securityRequirements"] = required
-        card["security"] = [
-            {name: scopes["list"] for name, scopes in requirement["schemes"].items()} for requirement in required
-        ]
-    return card
 
 
 class CachedDocument:

@@ -12,7 +12,10 @@ from gateway.a2a.limits import Limits
 from gateway.http.reply import A2A_JSON, JSON
 
 _VERSION = b"a2a-version"
-_NAMES = frozenset({_VERSION, b"a2a-extensions", b"idempotency-key", b"last-event-id"})
+_EXTENSIONS = (b"a2a-extensions", b"x-a2a-extensions")
+"""The names of A2A 1.0 and 0.3. Clients that speak both send both."""
+
+_NAMES = frozenset({_VERSION, *_EXTENSIONS, b"idempotency-key", b"last-event-id"})
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _URI_LENGTH = 512
@@ -41,8 +44,8 @@ class ServiceParameters(msgspec.Struct, frozen=True):
         return self._single(_VERSION, "A2A-Version")
 
     def extensions(self, limits: Limits) -> tuple[str, ...]:
-        """The URIs in A2A-Extensions, without repeats. Raises: InvalidParams."""
-        values = self._raw.get(b"a2a-extensions")
+        """The URIs in A2A-Extensions and X-A2A-Extensions, without repeats. Raises: InvalidParams."""
+        values = [value for name in _EXTENSIONS for value in self._raw.get(name, ())]
         if not values:
             return ()
         listed = (uri.strip() for value in values for uri in value.split(","))

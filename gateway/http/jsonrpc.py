@@ -12,8 +12,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.a2a.errors import A2AError, InvalidRequest, MethodNotAllowed, echo
 from gateway.a2a.model import Json
-from gateway.a2a.wire import strict_json
-from gateway.a2a.wire.v1_0 import Dialect, Method
+from gateway.a2a.wire import dialects, strict_json, v1_0
+from gateway.a2a.wire.dialect import Dialect, Method
 from gateway.http.pipeline import Pipeline
 from gateway.http.reply import Reply, error_headers, rest_reply, rpc_error, rpc_status
 from gateway.http.sse import Envelope
@@ -25,11 +25,13 @@ _encoder = msgspec.json.Encoder()
 
 
 class JsonRpc:
-    """One request at the base address of an agent, and its id, which every answer repeats; null until the id is known."""
+    """One request at the base address of an agent, and its id, which every answer repeats; null until the id is known.
+    Errors have the codes of the request's version, once that is known."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._id = b"null"
+        self._code = v1_0.DIALECT.code
 
     def serve(self, agent: str | None, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         """`agent` is the one that the path names."""
@@ -41,20 +43,22 @@ class JsonRpc:
         return Reply(self._error(error), rpc_status(error), headers=error_headers(error))
 
     def _error(self, error: A2AError) -> bytes:
-        return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (self._id, rpc_error(error))
+        return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (self._id, rpc_error(error, self._code(error)))
 
     async def _answer(self, agent: str | None, scope: Scope, receive: Receive) -> ASGIApp:
         incoming = await self._pipeline.admit(scope, agent)
         document = await self._pipeline.read_json(scope, receive)
         name, params = self._open(document.value)
+        dialect = dialects.negotiate(incoming.parameters.version(), dialects.JSON_RPC)
+        self._code = dialect.code
 
         def read(dialect: Dialect) -> tuple[Method, Any]:
             method = dialect.method(name)
             strict_json.check_text(document.body, params)
-            return method, dialect.decode(method.request, params)
+            return method, dialect.decode(method, params)
 
         envelope = Envelope(b'{"jsonrpc":"2.0","id":%b,"result":' % self._id, b"}", self._error, empty=b"null")
-        return await self._pipeline.invoke(incoming, read, envelope, size=len(document.body))
+        return await self._pipeline.invoke(incoming, dialect, read, envelope, size=len(document.body))
 
     def _open(self, envelope: Json) -> tuple[str, Json]:
         """Method name and params. Raises: InvalidRequest."""

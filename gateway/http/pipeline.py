@@ -18,7 +18,7 @@ from gateway.a2a.errors import A2AError
 from gateway.a2a.model import Json
 from gateway.a2a.weight import weight
 from gateway.a2a.wire import strict_json
-from gateway.a2a.wire.v1_0 import Dialect, Method, negotiate
+from gateway.a2a.wire.dialect import Dialect, Method
 from gateway.config.gateway import LimitsConfig
 from gateway.core.agents import Agent, Agents
 from gateway.foundation.clock import Clock
@@ -166,17 +166,18 @@ class Pipeline:
     def _too_large(self) -> A2AError:
         return errors.PayloadTooLarge(f"the body is larger than {self._body} bytes")
 
-    async def invoke(self, admitted: AdmittedRequest, read: Read, envelope: Envelope, *, size: int = 0) -> ASGIApp:
+    async def invoke(
+        self, admitted: AdmittedRequest, dialect: Dialect, read: Read, envelope: Envelope, *, size: int = 0
+    ) -> ASGIApp:
         """The response of one operation. `read` finds method and request in the dialect; `size` is that of the body.
 
         Raises: A2AError.
         """
-        dialect = negotiate(admitted.parameters.version())
         method, request = read(dialect) if size <= LARGE else await asyncio.to_thread(read, dialect)
         checks.check(request, self.limits)
         agent = self.agents.resolve(admitted.agent, request.tenant)
         line = line_of(admitted.scope)
-        line.agent, line.operation = agent.name, method.name
+        line.agent, line.operation = agent.name, method.operation
         requested = admitted.parameters.extensions(self.limits)
         active = _activate(agent, requested, method)
         call = OperationCall(
@@ -188,12 +189,12 @@ class Pipeline:
             last_event_id=admitted.parameters.last_event_id(),
             version=dialect.version,
         )
-        headers = ((b"a2a-extensions", ", ".join(active).encode()),) if active else ()
-        perform = self._operations[method.name]
+        headers = ((dialect.extensions, ", ".join(active).encode()),) if active else ()
+        perform = self._operations[method.operation]
         if method.streaming:
             on_revocation = partial(self._auth.on_revocation, admitted.identity)
             stream = await self._open_stream(perform, call, request)
-            return EventResponse(stream, envelope, self._streams, headers, on_revocation)
+            return EventResponse(stream, envelope, self._streams, headers, on_revocation, dialect.event)
         result = await perform(call, request)
         if result is None:
             body = envelope.empty

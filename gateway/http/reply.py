@@ -83,9 +83,9 @@ def _details(error: A2AError) -> list[dict[str, Any]]:
     return found
 
 
-def rpc_error(error: A2AError) -> bytes:
-    """The `error` object of JSON-RPC."""
-    return _encoder.encode({"code": error.code, "message": _cut(error.message), "data": _details(error)})
+def rpc_error(error: A2AError, code: int) -> bytes:
+    """The `error` object of JSON-RPC. `code` is the error's code in the version of the request."""
+    return _encoder.encode({"code": code, "message": _cut(error.message), "data": _details(error)})
 
 
 def rpc_status(error: A2AError) -> int:

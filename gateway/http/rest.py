@@ -11,8 +11,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.a2a.errors import A2AError, InvalidRequest, MethodNotAllowed, echo, invalid
 from gateway.a2a.model import Json
-from gateway.a2a.wire import strict_json
-from gateway.a2a.wire.v1_0 import Dialect, Method
+from gateway.a2a.wire import dialects, strict_json
+from gateway.a2a.wire.dialect import Dialect, Method
 from gateway.http.headers import query, wants_a2a_json
 from gateway.http.pipeline import Document, Pipeline
 from gateway.http.reply import A2A_JSON, JSON, Reply, rest_body, rest_reply
@@ -91,11 +91,13 @@ class Rest:
         def read(dialect: Dialect) -> tuple[Method, Any]:
             method = dialect.method(name)
             if document is None:
-                return method, dialect.decode_query(method.request, query(scope), self._fields)
-            return method, dialect.decode(method.request, self._params(document))
+                return method, dialect.decode_query(method, query(scope), self._fields)
+            return method, dialect.decode(method, self._params(document))
 
+        dialect = dialects.negotiate(incoming.parameters.version(), dialects.HTTP_JSON)
         envelope = Envelope(b"", b"", rest_body, media_type=self._media_type)
-        return await self._pipeline.invoke(incoming, read, envelope, size=len(document.body) if document else 0)
+        size = len(document.body) if document else 0
+        return await self._pipeline.invoke(incoming, dialect, read, envelope, size=size)
 
     def _params(self, document: Document) -> Json:
         """The body with the fields of the path. Raises: InvalidRequest; InvalidParams where the two disagree."""

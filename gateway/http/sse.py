@@ -16,6 +16,7 @@ import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.a2a.errors import A2AError, Unauthenticated
+from gateway.foundation.off_loop import off_loop
 from gateway.foundation.shutdown import Drain
 from gateway.foundation.watchdog import Watchdog
 from gateway.http.reply import JSON, Headers
@@ -24,6 +25,8 @@ from gateway.operations.call import EventStream
 
 OnRevocation = Callable[[Callable[[], None]], AbstractContextManager[None]]
 """While its block runs, it calls the callback when the credential of the request is revoked."""
+
+Translation = Callable[[bytes], bytes]
 
 _HEADERS: Headers = (
     (b"content-type", b"text/event-stream"),
@@ -68,6 +71,10 @@ class StreamSettings:
     send_timeout: float
 
 
+def _translated(event: Translation, batch: list[Frame]) -> list[Frame]:
+    return [(number, event(payload)) for number, payload in batch]
+
+
 class _End(Enum):
     STREAM = auto()  # the stream is complete
     DRAIN = auto()  # the process is about to end
@@ -89,11 +96,14 @@ class EventResponse:
         settings: StreamSettings,
         headers: Headers = (),
         on_revocation: OnRevocation = lambda _: nullcontext(),
+        event: Translation | None = None,
     ) -> None:
+        """`event` translates the logged events; without it they go out as they are."""
         self._on_revocation = on_revocation
         self._stream = stream
         self._envelope = envelope
         self._settings = settings
+        self._event = event
         self._headers = [*_HEADERS, *headers]
         self._end = _End.STREAM
         self._reading = asyncio.timeout(None)
@@ -143,7 +153,10 @@ class EventResponse:
     async def _next(self, batches: AsyncIterator[list[Frame]]) -> bytes | None:
         """The next batch as bytes, None at the end. The status has been sent already, so an error is an event, too."""
         try:
-            return self._envelope.join(await anext(batches))
+            batch = await anext(batches)
+            if self._event is not None:
+                batch = await off_loop(sum(len(payload) for _, payload in batch), _translated, self._event, batch)
+            return self._envelope.join(batch)
         except StopAsyncIteration:
             return None
         except A2AError as error:

@@ -3,7 +3,7 @@
 import msgspec
 
 from gateway.a2a.model import StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
-from gateway.a2a.wire.v1_0 import encode
+from gateway.a2a.wire.dialect import line
 from gateway.ledger.errors import CorruptRecord
 
 Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
@@ -17,8 +17,8 @@ _events = msgspec.json.Decoder(StreamResponse)
 def entry(update: Update) -> bytes:
     """The logged event of an update."""
     if isinstance(update, TaskArtifactUpdateEvent):
-        return encode(StreamResponse(artifact_update=update))
-    return encode(StreamResponse(status_update=update))
+        return line(StreamResponse(artifact_update=update))
+    return line(StreamResponse(status_update=update))
 
 
 def logged(payload: bytes) -> Update:

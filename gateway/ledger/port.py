@@ -180,6 +180,12 @@ class RetentionLedger(Commits, RetentionReads, Protocol):
 class PushLedger(Commits, PushReads, Protocol):
     """The part of push notifications."""
 
+    async def events(self, task_id: str, after: int) -> tuple[tuple[int, bytes], ...]:
+        """As in EventReads."""
+
+    async def turns(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, tuple[TurnRecord, ...]]:
+        """As in TaskReads."""
+
 
 class ContextExports(Protocol):
     async def export(self, caller: Caller, public_id: str) -> ContextDocument | None:

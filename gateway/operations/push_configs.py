@@ -77,9 +77,10 @@ class PushConfigs:
         return _shown(replace(draft.config, task=task))
 
     async def get(self, task: str, config: str) -> TaskPushNotificationConfig:
-        """Raises: TaskNotFound, as the specification has it also for a configuration."""
+        """With an empty `config`, which only A2A 0.3 allows, the first one. Raises: TaskNotFound, as the specification has it
+        also for a configuration."""
         for found in await self.ledger.push_configs(task):
-            if found.id == config:
+            if config in ("", found.id):
                 return _shown(found)
         raise TaskNotFound("Push notification configuration not found", metadata={"taskId": task, "field": "id"})
 

@@ -7,14 +7,14 @@ import structlog
 from msgspec.structs import replace
 
 from gateway.a2a.errors import invalid
-from gateway.a2a.model import INTERRUPTED, TERMINAL, Json, Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
-from gateway.core import usage
-from gateway.core.task_record import TurnOutput, assemble, only_works, pauses, replay_events
+from gateway.a2a.model import INTERRUPTED, TERMINAL, Json, Message, Task, TaskStatus, TaskStatusUpdateEvent
+from gateway.core.task_log import status_after, task_at
+from gateway.core.task_record import TurnOutput, assemble, pauses, replay_events
 from gateway.engine.turn_run import LiveTask, TurnRun, status
 from gateway.foundation.clock import timestamp
 from gateway.foundation.off_loop import off_loop
 from gateway.ledger.errors import Conflict, CorruptRecord
-from gateway.ledger.events import Frame, Update, logged
+from gateway.ledger.events import Frame, Update
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import ListedTask, PageLimits, TaskRecord, TurnRecord
 from gateway.operations.call import OperationCall
@@ -175,7 +175,10 @@ class TaskReader:
             return assemble(record.id, record.context_id, status_of(record), outputs), [], latest
         turns = (await self.ledger.turns((record.id,), artifacts=False))[record.id]
         size = sum(len(payload) for _, payload in events)
-        return await off_loop(size, _at_event, record, turns, events, number), list(events[number:]), latest
+        empty = Task(
+            id=record.id, context_id=record.context_id, status=status(record.state, timestamp(record.status_at))
+        )
+        return await off_loop(size, task_at, empty, turns, events, number), list(events[number:]), latest
 
 
 def _replay(
@@ -187,64 +190,15 @@ def _replay(
     """
     number, current = at
     for number, update in replay_events(output, turn, events):  # noqa: B007 - the last one counts
-        current = _status_after(update, current)
+        current = status_after(update, current)
         if _ends(update):  # later events belong to the next turn
             break
     return number, current
 
 
-def _at_event(
-    record: TaskRecord, turns: Sequence[TurnRecord], events: Sequence[tuple[int, bytes]], number: int
-) -> Task:
-    """The task right after event `number` of its log. Raises: CorruptRecord."""
-    openings = [(turn.event, turn.message) for turn in turns if turn.event <= number or turn is turns[0]]
-    answers = [answer for turn in turns for answer in turn.answers if answer[0] <= number]
-    updates = [(at, logged(payload)) for at, payload in events[: max(number, 1)]]
-    state = record.state
-    if updates:
-        state = TaskState.SUBMITTED if only_works(updates[0][1]) else TaskState.WORKING
-    first = status(state, timestamp(record.status_at))
-    current, outputs = _fold(first, openings, answers, updates[:number])
-    return assemble(record.id, record.context_id, current, outputs)
-
-
-def _status_after(update: Update, current: TaskStatus) -> TaskStatus:
-    """A message of a working agent goes to the history; a question stays in the status."""
-    if not isinstance(update, TaskStatusUpdateEvent):
-        return current
-    if update.status.state is TaskState.WORKING:
-        return current if current.state is TaskState.WORKING else replace(update.status, message=None)
-    return update.status if update.status.state is not current.state or pauses(update) else current
-
-
 def _ends(update: Update) -> bool:
     """Whether the turn has ended with this event."""
     return isinstance(update, TaskStatusUpdateEvent) and update.status.state in _SETTLED and not pauses(update)
-
-
-def _fold(
-    current: TaskStatus,
-    openings: Sequence[tuple[int, Message]],
-    answers: Sequence[tuple[int, Message]],
-    updates: Sequence[tuple[int, Update]],
-) -> tuple[TaskStatus, list[TurnOutput]]:
-    """The status of the task and the outputs of its turns, from its log. `openings` holds, for each turn, the number of
-    the task's latest event when the turn was accepted, and the message of the turn.
-
-    `answers` holds, for each further message, the number of the first event after the message, and the message.
-    """
-    outputs = [TurnOutput(openings[0][1])]
-    waiting, further = list(openings[1:]), list(answers)
-    for number, update in updates:
-        while waiting and waiting[0][0] <= number:
-            outputs.append(TurnOutput(waiting.pop(0)[1]))
-        while further and further[0][0] <= number:
-            outputs[-1].messages.append(further.pop(0)[1])
-        outputs[-1].apply(update)
-        if isinstance(update, TaskStatusUpdateEvent) and (shown := usage.shown_in(update.metadata)) is not None:
-            outputs[-1].usage = shown
-        current = _status_after(update, current)
-    return current, outputs
 
 
 def status_of(record: TaskRecord) -> TaskStatus:

@@ -14,10 +14,12 @@ from msgspec.structs import replace
 from gateway.core.task_record import only_works
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import scheduled
-from gateway.ledger.errors import CorruptRecord
+from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
 from gateway.ledger.events import logged
 from gateway.ledger.port import PushLedger
 from gateway.ledger.push import AdvancePush, ClaimPush, CompletePush, DuePush, FailPush, PushConfig, PushState
+from gateway.push import bodies
+from gateway.push.bodies import UnknownVersion
 from gateway.push.secrets import UnreadableSecret
 from gateway.push.webhook import Outcome
 
@@ -49,7 +51,7 @@ class PushLimits:
 
 
 Post = Callable[[PushConfig, int, bytes], Awaitable[Outcome]]
-"""Posts an event with its number. Raises: UnreadableSecret; KeyError for an unknown version of A2A."""
+"""Posts a body for the event with this number. Raises: UnreadableSecret."""
 
 
 @dataclass(slots=True)
@@ -106,12 +108,18 @@ class Delivery:
     async def _deliver(self, number: int, payload: bytes) -> bool:
         config = self.due.config
         try:
-            outcome = await self.post(config, number, payload)
+            body = await bodies.body(self.ledger, config.version, config.task, number, payload)
+            if body is None:
+                self.due = replace(self.due, next_event=number + 1)
+                return True
+            outcome = await self.post(config, number, body)
+        except (CorruptRecord, LedgerUnavailable):
+            raise
         except UnreadableSecret as error:
             log.error("push.unreadable", task=config.task, config=config.id, error=str(error))
             await self._fail("its token and credentials cannot be decrypted", PushState.STOPPED)
             return False
-        except KeyError:
+        except UnknownVersion:
             await self._fail(f"A2A {config.version} is not spoken here", PushState.STOPPED)
             return False
         except Exception:  # counts as an attempt, so that a defect does not repeat for ever

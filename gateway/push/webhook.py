@@ -16,8 +16,8 @@ from gateway.push.secrets import SecretBox, Secrets
 if TYPE_CHECKING:
     from gateway.push.signatures import Signer
 
-CONTENT_TYPES: Mapping[str, str] = {"1.0": "application/a2a+json"}
-"""The content type for each version of A2A. The event log holds the JSON of 1.0."""
+CONTENT_TYPES: Mapping[str, str] = {"1.0": "application/a2a+json", "0.3": "application/json"}
+"""The content type of the bodies of each version of A2A."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class WebhookRequests:
     signer: "Signer | None" = None
 
     def headers(self, config: PushConfig, number: int, body: bytes, now: int) -> dict[str, str]:
-        """`now` is in seconds. Raises: UnreadableSecret; KeyError for an unknown version of A2A."""
+        """`now` is in seconds. Raises: UnreadableSecret."""
         secrets = self.box.open(config.sealed, config.url) if config.sealed is not None else Secrets()
         message_id = webhook_id(config, number)
         headers = {

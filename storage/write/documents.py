@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from msgspec import UNSET
 
 from gateway.a2a.model import Message
-from gateway.a2a.wire.v1_0 import encode
+from gateway.a2a.wire.dialect import line
 from gateway.ledger.documents import Adopt, Import, PortableItem, PortableTask, PortableThread, PortableToolCall
 from gateway.ports import conversation
 from gateway.ports.conversation import OutputItem, UserItem, refused_output, weight
@@ -55,7 +55,7 @@ def _task(task: PortableTask, of: Values) -> list[Step]:
     )
     steps: list[Step] = [(compiled.IMPORT_TASK, row)]
     for first in range(0, len(task.events), _EVENTS_IN_A_ROW):
-        payloads = [encode(event) for event in task.events[first : first + _EVENTS_IN_A_ROW]]
+        payloads = [line(event) for event in task.events[first : first + _EVENTS_IN_A_ROW]]
         events: Values = {
             "task": task.id,
             "first": first + 1,

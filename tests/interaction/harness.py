@@ -103,6 +103,8 @@ class Binding(Protocol):
     """The form of an operation on the wire of one binding."""
 
     name: str
+    versions: tuple[str, ...]
+    """Of A2A, that it speaks at the addresses of 1.0."""
 
     def ask(self, operation: str, params: dict[str, Any]) -> Exchange: ...
 
@@ -123,6 +125,7 @@ class Binding(Protocol):
 
 class JsonRpc:
     name = "jsonrpc"
+    versions: tuple[str, ...] = ("1.0", "0.3")
 
     def ask(self, operation: str, params: dict[str, Any]) -> Exchange:
         body = {"jsonrpc": "2.0", "id": "request-1", "method": operation, "params": params}
@@ -144,6 +147,7 @@ class JsonRpc:
 
 class Rest:
     name = "rest"
+    versions: tuple[str, ...] = ("1.0",)
     addresses: ClassVar = {
         "SendMessage": ("POST", "/message:send"),
         "SendStreamingMessage": ("POST", "/message:stream"),

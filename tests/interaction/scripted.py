@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, NoReturn
+from typing import Any
 
 from gateway.a2a.errors import PushNotificationNotSupported, UnsupportedOperation
 from gateway.a2a.model import (
@@ -13,6 +13,7 @@ from gateway.a2a.model import (
     GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
     ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
     SendMessageRequest,
@@ -38,6 +39,9 @@ TASK_JSON = {
     "contextId": "context-1",
     "status": {"state": "TASK_STATE_WORKING", "timestamp": "2026-11-20T10:00:00.000Z"},
 }
+
+
+_PUSH = ("create_push_config", "get_push_config", "list_push_configs", "delete_push_config")
 
 
 class ScriptedStream:
@@ -72,6 +76,8 @@ class ScriptedOperations(Operations):
             "get_task": TASK,
             "list_tasks": ListTasksResponse(tasks=(TASK,), next_page_token="", page_size=50, total_size=1),
             "cancel_task": TASK,
+            **dict.fromkeys(_PUSH, PushNotificationNotSupported("this agent sends no push notifications")),
+            "get_extended_card": UnsupportedOperation("this agent has no extended card"),
         }
 
     @property
@@ -109,22 +115,27 @@ class ScriptedOperations(Operations):
         answer: ScriptedStream = self._answer("subscribe_to_task", call, request)
         return answer
 
-    async def create_push_config(self, call: OperationCall, request: TaskPushNotificationConfig) -> NoReturn:
-        self._no_push(call, request)
+    async def create_push_config(
+        self, call: OperationCall, request: TaskPushNotificationConfig
+    ) -> TaskPushNotificationConfig:
+        answer: TaskPushNotificationConfig = self._answer("create_push_config", call, request)
+        return answer
 
-    async def get_push_config(self, call: OperationCall, request: GetTaskPushNotificationConfigRequest) -> NoReturn:
-        self._no_push(call, request)
+    async def get_push_config(
+        self, call: OperationCall, request: GetTaskPushNotificationConfigRequest
+    ) -> TaskPushNotificationConfig:
+        answer: TaskPushNotificationConfig = self._answer("get_push_config", call, request)
+        return answer
 
-    async def list_push_configs(self, call: OperationCall, request: ListTaskPushNotificationConfigsRequest) -> NoReturn:
-        self._no_push(call, request)
+    async def list_push_configs(
+        self, call: OperationCall, request: ListTaskPushNotificationConfigsRequest
+    ) -> ListTaskPushNotificationConfigsResponse:
+        answer: ListTaskPushNotificationConfigsResponse = self._answer("list_push_configs", call, request)
+        return answer
 
     async def delete_push_config(self, call: OperationCall, request: DeleteTaskPushNotificationConfigRequest) -> None:
-        self._no_push(call, request)
-
-    def _no_push(self, call: OperationCall, request: Wire) -> NoReturn:
-        self.calls.append(("push", call, request))
-        raise PushNotificationNotSupported("this agent sends no push notifications")
+        self._answer("delete_push_config", call, request)
 
     async def get_extended_card(self, call: OperationCall, request: GetExtendedAgentCardRequest) -> AgentCard:
-        self.calls.append(("get_extended_card", call, request))
-        raise UnsupportedOperation("this agent has no extended card")
+        answer: AgentCard = self._answer("get_extended_card", call, request)
+        return answer

@@ -15,29 +15,42 @@ async def test_version_1_0_is_spoken_whatever_its_patch(gateway: Gateway, versio
     assert answer.status == 200
 
 
-def not_supported(asked: str) -> Refusal:
+def not_supported(asked: str, binding: Binding) -> Refusal:
+    supported = ", ".join(binding.versions)
     return Refusal(
         -32009,
         400,
         "FAILED_PRECONDITION",
         "VERSION_NOT_SUPPORTED",
-        f"A2A version {asked} is not supported; supported: 1.0",
-        metadata={"supportedVersions": "1.0"},
+        f"A2A version {asked} is not supported; supported: {supported}",
+        metadata={"supportedVersions": supported},
     )
 
 
-@pytest.mark.parametrize("version", ["0.3", "1.1", "2.0", "1", "v1.0", "1.0.0.0", "latest", "1.0, 0.3", "x" * 50])
+@pytest.mark.parametrize("version", ["0.2", "1.1", "2.0", "1", "v1.0", "1.0.0.0", "latest", "1.0, 0.3", "x" * 50])
 async def test_other_versions_are_refused_with_those_there_are(gateway: Gateway, version: str) -> None:
     answer = await gateway.ask("SendMessage", SEND, a2a_version=version)
 
-    assert (answer.status, answer.json) == gateway.binding.refusal(not_supported(repr(version)))
+    assert (answer.status, answer.json) == gateway.binding.refusal(not_supported(repr(version), gateway.binding))
     assert gateway.operations.calls == []
 
 
-async def test_no_version_means_0_3(gateway: Gateway) -> None:
-    answer = await gateway.ask("SendMessage", SEND, a2a_version="")
+async def test_no_version_means_0_3(jsonrpc: Gateway) -> None:
+    answer = await jsonrpc.ask("SendMessage", SEND, a2a_version="")
 
-    assert (answer.status, answer.json) == gateway.binding.refusal(not_supported("0.3 (assumed without A2A-Version)"))
+    assert answer.json["error"]["code"] == -32601
+    assert answer.json["error"]["message"] == (
+        "Method not found: 'SendMessage' is a method of A2A 1.0: send A2A-Version: 1.0, because a request without it is one "
+        "of A2A 0.3"
+    )
+    assert jsonrpc.operations.calls == []
+
+
+async def test_an_address_of_1_0_speaks_no_0_3(rest: Gateway) -> None:
+    answer = await rest.ask("SendMessage", SEND, a2a_version="")
+
+    refusal = not_supported("0.3 (assumed without A2A-Version)", rest.binding)
+    assert (answer.status, answer.json) == rest.binding.refusal(refusal)
 
 
 @pytest.mark.parametrize("name", ["A2A-Version", "a2a-version"])
@@ -56,7 +69,7 @@ async def test_the_header_wins_over_the_request_parameter(gateway: Gateway) -> N
         exchange.method, f"{exchange.target}?A2A-Version=1.0", exchange.body, a2a_version="7.0"
     )
 
-    assert (answer.status, answer.json) == gateway.binding.refusal(not_supported("'7.0'"))
+    assert (answer.status, answer.json) == gateway.binding.refusal(not_supported("'7.0'", gateway.binding))
 
 
 @pytest.mark.parametrize("versions", [("1.0", "0.3"), ("0.3", "1.0"), ("1.0", "9.9"), ("1.0", "")])

@@ -5,6 +5,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from gateway.a2a.model import SendMessageConfiguration, SendMessageRequest, Task, TaskPushNotificationConfig
 from gateway.foundation.addresses import TargetRules
 from gateway.foundation.resolver import Resolver
@@ -86,13 +88,16 @@ class PushHarness:
         wanted = TaskPushNotificationConfig(task_id=task, id=config, url=url, **more)
         return await self.core.operations.create_push_config(self.core.call(), wanted)
 
-    async def send(self, text: str, *, at_once: bool = False, config: str = "config-1", **where: Any) -> Task:
+    async def send(
+        self, text: str, *, at_once: bool = False, config: str = "config-1", version: str = "1.0", **where: Any
+    ) -> Task:
         """Sends a message with a configuration in it."""
         configuration = SendMessageConfiguration(
             return_immediately=at_once, task_push_notification_config=TaskPushNotificationConfig(id=config, url=URL)
         )
         request = SendMessageRequest(message=message(text, **where), configuration=configuration)
-        answer = await self.core.operations.send_message(self.core.call(), request)
+        call = replace(self.core.call(), version=version)
+        answer = await self.core.operations.send_message(call, request)
         assert answer.task is not None
         return answer.task
 

@@ -25,8 +25,11 @@ from gateway.foundation import clock
 W = TypeVar("W", bound=Wire)
 Reader = Callable[[JsonValue], Any]
 
-_UNSPECIFIED = {TaskState: "TASK_STATE_UNSPECIFIED", Role: "ROLE_UNSPECIFIED"}
+_UNSPECIFIED: Mapping[type[StrEnum], str] = {TaskState: "TASK_STATE_UNSPECIFIED", Role: "ROLE_UNSPECIFIED"}
+"""The enums of the proto. Others have no numbers."""
+
 _CONTENTS = ("text", "raw", "url", "data")
+_MAY_BE_EMPTY = frozenset({"text", "bytes"})
 _INT32 = range(-(2**31), 2**31)
 _DIGITS = re.compile(r"-?[0-9]{1,10}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
@@ -75,8 +78,8 @@ def _integer(value: JsonValue) -> int:
     return int(value)
 
 
-def _base64(value: JsonValue) -> str:
-    """The value as standard base64 with padding."""
+def base64(value: JsonValue) -> str:
+    """The value as standard base64 with padding. Raises: Misfit."""
     text: str = _string(value).rstrip("=").translate(_TO_STANDARD)
     if len(text) % 4 != 1:
         padded = text + "=" * (-len(text) % 4)
@@ -97,9 +100,11 @@ def _timestamp(value: JsonValue) -> str:
 
 def _enumeration(kind: type[StrEnum]) -> Reader:
     by_name: dict[JsonValue, StrEnum | None] = {member.value: member for member in kind}
-    by_number: dict[JsonValue, StrEnum | None] = dict(enumerate(kind, start=1))
+    by_number: dict[JsonValue, StrEnum | None] = {}
     names = ", ".join(member.value for member in kind)
-    by_name[_UNSPECIFIED[kind]] = by_number[0] = None
+    if kind in _UNSPECIFIED:
+        by_number = dict(enumerate(kind, start=1))
+        by_name[_UNSPECIFIED[kind]] = by_number[0] = None
 
     def read(value: JsonValue) -> StrEnum | None:
         if not isinstance(value, str | int) or isinstance(value, bool):
@@ -211,14 +216,15 @@ def _one_content(part: dict[str, Any]) -> None:
 
 def _field(owner: type[Wire], info: msgspec.structs.FieldInfo) -> Field:
     kind = _without_absence(info.type)
-    special = {(Part, "raw"): _base64, (ListTasksRequest, "status_timestamp_after"): _timestamp}
+    special = {(Part, "raw"): base64, (ListTasksRequest, "status_timestamp_after"): _timestamp}
     read = special.get((owner, info.name)) or _reader(kind)
     read_text = read
     if kind is bool:
         read_text = _boolean_text
     elif isinstance(kind, type) and issubclass(kind, StrEnum):
         read_text = _number_first(read)
-    drops_empty = read is _string and not (owner is Part and info.name in _CONTENTS)
+    is_content = info.name in _MAY_BE_EMPTY or (owner is Part and info.name in _CONTENTS)
+    drops_empty = read is _string and not is_content
     return Field(info.name, info.encode_name, read, read_text, info.required, kind is Any, drops_empty)
 
 

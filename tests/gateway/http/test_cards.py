@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from gateway.a2a.wire.card import without_empty
 from gateway.config.agents import CardConfig, ExtensionConfig, SkillConfig
 from gateway.config.gateway import ProviderConfig
-from gateway.http.cards import build_card, without_empty
+from gateway.http.cards import build_card
 from tests.interaction.harness import URL, Gateway, JsonRpc, agent
 
 ECHO: dict[str, Any] = {
@@ -33,6 +34,10 @@ ECHO: dict[str, Any] = {
     "defaultInputModes": ["text/plain"],
     "defaultOutputModes": ["text/plain"],
     "skills": [{"id": "echo", "name": "Echo", "description": "Says it again.", "tags": ["echo"]}],
+    "protocolVersion": "0.3.0",
+    "url": f"{URL}/a2a/echo",
+    "preferredTransport": "JSONRPC",
+    "additionalInterfaces": [{"transport": "JSONRPC", "url": f"{URL}/a2a/echo"}],
 }
 FULL = CardConfig(
     name="Support",

@@ -88,7 +88,7 @@ def test_texts_and_lists_are_cut() -> None:
         },
     ]
     message = cut("m" * 400)
-    assert msgspec.json.decode(rpc_error(error)) == {"code": -32602, "message": message, "data": details}
+    assert msgspec.json.decode(rpc_error(error, error.code)) == {"code": -32602, "message": message, "data": details}
     assert msgspec.json.decode(rest_body(error)) == {
         "error": {"code": 400, "status": "INVALID_ARGUMENT", "message": message, "details": details}
     }

@@ -3,8 +3,10 @@
 import asyncio
 import sqlite3
 from contextlib import closing
+from typing import Any
 
 import pytest
+from a2a.compat.v0_3.types import Task as Task03
 
 from gateway.a2a.model import Part
 from gateway.ledger.errors import Conflict, LedgerUnavailable
@@ -218,19 +220,63 @@ async def test_events_of_a_stopped_configuration_wake_nothing(core: Core) -> Non
     assert push.posts.states == ["INPUT_REQUIRED", "INPUT_REQUIRED", "WORKING", "COMPLETED"]
 
 
-@pytest.mark.parametrize(
-    ("error", "why"), [(UnreadableSecret("x"), "decrypted"), (KeyError("0.2"), "A2A 1.0 is not spoken")]
-)
-async def test_an_event_that_can_never_be_posted_stops_its_configuration(
-    core: Core, error: Exception, why: str
-) -> None:
+async def test_an_event_that_can_never_be_posted_stops_its_configuration(core: Core) -> None:
     core.agent(ScriptedAdapter(BR, answers("a")))
     push = PushHarness(core)
-    push.posts.answers.append(error)
+    push.posts.answers.append(UnreadableSecret("x"))
     await push.send("hello")
     await push.deliver()
     [status] = await push.configs.statuses(core.call().caller)
-    assert (status.state.value, why in (status.last_error or "")) == ("stopped", True)
+    assert (status.state.value, "decrypted" in (status.last_error or "")) == ("stopped", True)
+
+
+async def test_a_configuration_of_a_version_that_is_not_known_here_is_stopped(core: Core) -> None:
+    core.agent(ScriptedAdapter(BR, answers("a")))
+    push = PushHarness(core)
+    await push.send("hello", version="7.0")
+    await push.deliver()
+    [status] = await push.configs.statuses(core.call().caller)
+    assert (status.state.value, status.last_error) == ("stopped", "A2A 7.0 is not spoken here")
+    assert push.posts.posted == []
+
+
+# --- a receiver of A2A 0.3
+
+
+async def test_a_receiver_of_0_3_gets_the_whole_task_whenever_its_status_changes(core: Core) -> None:
+    asks: list[Step] = [TextDelta("which?"), CallCompleted("r", Ending.INPUT_REQUIRED)]
+    core.agent(ScriptedAdapter(BR, asks, answers("a", "b")))
+    push = PushHarness(core)
+    task = await push.send("hello", version="0.3")
+    await push.deliver()
+    await core.send("that", task=task.id)
+    await push.deliver()
+
+    posted = [Task03.model_validate(body) for _, _, body in push.posts.posted]
+    assert [each.status.state.value for each in posted] == ["input-required", "working", "completed"]
+    assert {each.id for each in posted} == {task.id}
+    said = [[texts_of(each.history or []), texts_of(each.artifacts or [])] for each in posted]
+    assert said == [[["hello"], ["which?"]], [["hello", "that"], ["which?"]], [["hello", "that"], ["which?", "ab"]]]
+    assert push.rows()[0][:2] == ("config-1", "done")
+
+
+async def test_a_post_of_0_3_is_repeated_with_the_task_as_it_was(core: Core) -> None:
+    asks: list[Step] = [TextDelta("which?"), CallCompleted("r", Ending.INPUT_REQUIRED)]
+    core.agent(ScriptedAdapter(BR, asks, answers("a")))
+    push = PushHarness(core)
+    push.posts.answers.append(FAILS)
+    task = await push.send("hello", version="0.3")
+    await push.deliver()
+    await core.send("that", task=task.id)
+    core.time.now += 10_000
+    await push.deliver()
+
+    states = [(number, body["status"]["state"]) for _, number, body in push.posts.posted]
+    assert states == [(2, "input-required"), (2, "input-required"), (3, "working"), (5, "completed")]
+
+
+def texts_of(holders: list[Any]) -> list[str]:
+    return ["".join(part.root.text for part in holder.parts) for holder in holders]
 
 
 async def test_a_defect_of_the_gateway_counts_as_an_attempt_and_does_not_repeat_for_ever(core: Core) -> None:

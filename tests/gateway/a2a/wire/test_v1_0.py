@@ -34,6 +34,7 @@ from gateway.a2a.model import (
     Wire,
 )
 from gateway.a2a.wire import v1_0
+from gateway.a2a.wire.dialect import Method
 
 PROTO = Path(__file__).parents[4] / "../shared/spec/a2a-1.0.proto"
 
@@ -225,14 +226,22 @@ REQUESTS: tuple[tuple[dict[str, Any], Wire], ...] = (
 )
 
 
+def decode(kind: type[Wire], params: Any) -> Any:
+    return v1_0.decode(Method("", "", kind), params)
+
+
+def decode_query(kind: type[Wire], pairs: list[tuple[str, str]], path: dict[str, str]) -> Any:
+    return v1_0.decode_query(Method("", "", kind), pairs, path)
+
+
 @pytest.mark.parametrize(("params", "expected"), REQUESTS, ids=lambda value: type(value).__name__)
 def test_a_request_is_read(params: dict[str, Any], expected: Wire) -> None:
-    assert v1_0.decode(type(expected), params) == expected
+    assert decode(type(expected), params) == expected
 
 
 @pytest.mark.parametrize(("params", "expected"), REQUESTS, ids=lambda value: type(value).__name__)
 def test_a_request_in_proto_names_means_the_same(params: dict[str, Any], expected: Wire) -> None:
-    assert v1_0.decode(type(expected), snake(params)) == expected
+    assert decode(type(expected), snake(params)) == expected
 
 
 def snake(value: Any) -> Any:
@@ -255,12 +264,12 @@ def snake(value: Any) -> Any:
 def test_null_is_absence(params: dict[str, Any], expected: Wire) -> None:
     absent = {info.encode_name: None for info in msgspec.structs.fields(type(expected))}
 
-    assert v1_0.decode(type(expected), absent | params) == expected
+    assert decode(type(expected), absent | params) == expected
 
 
 def part(given: dict[str, Any]) -> Part:
     params = {"message": {"messageId": "m", "role": 1, "parts": [given]}}
-    request: SendMessageRequest = v1_0.decode(SendMessageRequest, params)
+    request: SendMessageRequest = decode(SendMessageRequest, params)
     return request.message.parts[0]
 
 
@@ -295,7 +304,7 @@ def test_what_is_no_base64_is_refused(raw: str) -> None:
 )
 def test_what_is_no_time_is_refused(time: str) -> None:
     with pytest.raises(InvalidParams, match="statusTimestampAfter"):
-        v1_0.decode(ListTasksRequest, {"statusTimestampAfter": time})
+        decode(ListTasksRequest, {"statusTimestampAfter": time})
 
 
 @pytest.mark.parametrize("state", list(TaskState))
@@ -303,17 +312,17 @@ def test_a_state_may_be_a_name_or_its_number(state: TaskState) -> None:
     number = list(TaskState).index(state) + 1
 
     for given in (state.value, number):
-        assert v1_0.decode(ListTasksRequest, {"status": given}).status is state
-    assert v1_0.decode_query(ListTasksRequest, [("status", str(number))], {}).status is state
+        assert decode(ListTasksRequest, {"status": given}).status is state
+    assert decode_query(ListTasksRequest, [("status", str(number))], {}).status is state
 
 
 def test_what_the_path_says_need_not_be_said_again() -> None:
     again = [("taskId", "t"), ("task_id", "t"), ("id", "c")]
     kind = model.GetTaskPushNotificationConfigRequest
 
-    assert v1_0.decode_query(kind, again, {"task_id": "t", "id": "c"}) == kind(task_id="t", id="c")
+    assert decode_query(kind, again, {"task_id": "t", "id": "c"}) == kind(task_id="t", id="c")
     with pytest.raises(InvalidParams, match="taskId: is given twice"):
-        v1_0.decode_query(kind, [("taskId", "other")], {"task_id": "t", "id": "c"})
+        decode_query(kind, [("taskId", "other")], {"task_id": "t", "id": "c"})
 
 
 def test_an_event_is_one_line_for_every_reader() -> None:
@@ -361,7 +370,7 @@ def unspecified(kind: type[TaskState] | type[Role]) -> str:
 
 
 @pytest.mark.parametrize("method", v1_0.METHODS.values(), ids=lambda method: method.name)
-def test_a_request_has_the_fields_of_the_specification(proto: str, method: v1_0.Method) -> None:
+def test_a_request_has_the_fields_of_the_specification(proto: str, method: Method) -> None:
     body = re.search(rf"^message {method.request.__name__} {{(.*?)^}}", proto, re.MULTILINE | re.DOTALL)
     assert body is not None
     declared = re.findall(r"^  (?:optional |repeated )?[\w.]+ (\w+) = \d+", body[1], re.MULTILINE)

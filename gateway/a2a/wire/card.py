@@ -1,0 +1,56 @@
+"""The JSON of an agent card, which serves clients of A2A 1.0 and 0.3: each version ignores the members of the other.
+
+Law: a card holds no empty string, array or object, because signature checkers drop them; the scopes of security requirements
+are the exception. Source: A2A 1.0, section 4.4; A2A 0.3.0, section 5.5.
+"""
+
+import msgspec
+
+from gateway.a2a.model import AgentCard, Json
+
+_VERSION = "0.3.0"
+_TRANSPORTS = ("JSONRPC",)
+"""Bindings in which A2A 0.3 is spoken, the preferred one first."""
+
+
+def card_json(card: AgentCard) -> dict[str, Json]:
+    found: dict[str, Json] = {**without_empty(msgspec.to_builtins(card)), **_for_v0_3(card)}
+    required = card.security_requirements
+    if required is not None:
+        # An empty list means a scheme without scopes; without the lists nothing would be required.
+        found["securityRequirements"] = required
+        found["security"] = [
+            {name: scopes["list"] for name, scopes in requirement["schemes"].items()} for requirement in required
+        ]
+    return found
+
+
+def _for_v0_3(card: AgentCard) -> dict[str, Json]:
+    """The members that a client of A2A 0.3 requires."""
+    urls = {each.protocol_binding: each.url for each in card.supported_interfaces}
+    spoken = [transport for transport in _TRANSPORTS if transport in urls]
+    if not spoken:
+        return {}
+    return {
+        "protocolVersion": _VERSION,
+        "url": urls[spoken[0]],
+        "preferredTransport": spoken[0],
+        "additionalInterfaces": [{"transport": transport, "url": urls[transport]} for transport in spoken],
+        **({"supportsAuthenticatedExtendedCard": True} if card.capabilities.extended_agent_card else {}),
+    }
+
+
+def without_empty(value: Json) -> Json:
+    """The same JSON without members and elements that are '', [], {} or null, at any depth."""
+    match value:
+        case dict():
+            members = ((key, without_empty(member)) for key, member in value.items())
+            return {key: member for key, member in members if not _is_empty(member)}
+        case list() | tuple():
+            return [element for element in map(without_empty, value) if not _is_empty(element)]
+        case _:
+            return value
+
+
+def _is_empty(value: Json) -> bool:
+    return value is None or (isinstance(value, str | list | dict) and not value)

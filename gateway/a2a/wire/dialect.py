@@ -1,0 +1,57 @@
+"""A dialect: one version of A2A as one binding writes it. Law: a dialect is a row of functions; everything behind it speaks the
+model, which is that of A2A 1.0."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gateway.a2a.errors import A2AError
+from gateway.a2a.model import Json, Wire
+
+# Line ends for some readers of SSE that JSON does not escape. In UTF-8 these bytes have no other meaning.
+_LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
+
+_encoder = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method by its `name` in the dialect; `operation` is its name in A2A 1.0. Its parameters are read as a `request`."""
+
+    name: str
+    operation: str
+    request: type[Wire]
+    streaming: bool = False
+    needs_extensions: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """`method` raises MethodNotFound; `decode` and `decode_query` give a request of the model and raise InvalidParams.
+
+    `decode_query` reads a URL: the pairs of its query, and the fields (by proto name) of its path. `encode` writes a result.
+    `event` writes an event from the line of the log; None: as it is logged. `code` is the JSON-RPC code of an error.
+    `extensions` is the header in which callers and the gateway name extensions.
+    """
+
+    version: str
+    method: Callable[[str], Method]
+    decode: Callable[[Method, Json], Any]
+    decode_query: Callable[[Method, Sequence[tuple[str, str]], Mapping[str, str]], Any]
+    encode: Callable[[Any], bytes]
+    event: Callable[[bytes], bytes] | None
+    code: Callable[[A2AError], int]
+    extensions: bytes
+
+
+def line(value: object) -> bytes:
+    """The value as one line of JSON that fits into an SSE field."""
+    encoded = _encoder.encode(value)
+    if encoded.isascii():  # faster than three searches, and usually true
+        return encoded
+    for character, escape in _LINE_ENDS:
+        if character in encoded:
+            encoded = encoded.replace(character, escape)
+    return encoded

@@ -1,0 +1,32 @@
+"""The dialects of each binding, and the choice of one. Law: major and minor version decide, not the patch; none means 0.3.
+
+Source: A2A 1.0, section 3.6.
+"""
+
+import re
+from collections.abc import Mapping
+
+from gateway.a2a.errors import VersionNotSupported, echo
+from gateway.a2a.wire import v1_0
+from gateway.a2a.wire.dialect import Dialect
+from gateway.a2a.wire.v0_3 import json_rpc
+
+JSON_RPC: Mapping[str, Dialect] = {v1_0.VERSION: v1_0.DIALECT, json_rpc.VERSION: json_rpc.DIALECT}
+HTTP_JSON: Mapping[str, Dialect] = {v1_0.VERSION: v1_0.DIALECT}
+
+_UNNAMED = "0.3"
+_VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?:\.[0-9]{1,4})?")
+
+
+def negotiate(requested: str | None, dialects: Mapping[str, Dialect]) -> Dialect:
+    """The dialect of the requested version. Raises: VersionNotSupported naming the supported ones."""
+    text = requested or ""
+    dialect = dialects.get(text or _UNNAMED)
+    if dialect is None and (match := _VERSION.fullmatch(text)):
+        dialect = dialects.get(f"{int(match[1])}.{int(match[2])}")
+    if dialect is not None:
+        return dialect
+    supported = ", ".join(dialects)
+    asked = f"A2A version {echo(text)}" if text else f"A2A version {_UNNAMED} (assumed without A2A-Version)"
+    why = f"{asked} is not supported; supported: {supported}"
+    raise VersionNotSupported(why, metadata={"supportedVersions": supported})

@@ -1,0 +1,1 @@
+"""The dialect A2A 0.3, in the JSON of its JSON-RPC binding and in that of its HTTP+JSON binding."""

@@ -96,7 +96,7 @@ class Target:
         text = self.spec["cmd"]
         for venv in VENVS.glob("*"):
             text = text.replace("{py:%s}" % venv.name, f"{venv}/bin/python")
-        fill = {"port": self.port, "here": HERE, "root": HERE.parent, "other": os.environ.get("BENCH_OTHER", HERE.parent), "db": self.db, "workers": self.workers, "tmp": self.tmp}
+        fill = {"port": self.port, "grpc": self.port + 1000, "here": HERE, "root": HERE.parent, "other": os.environ.get("BENCH_OTHER", HERE.parent), "db": self.db, "workers": self.workers, "tmp": self.tmp}
         env = {**os.environ, "BENCH_BACKEND": f"http://127.0.0.1:{BACKEND_PORT}", "BENCH_PORT": str(self.port)}
         env.pop("PYTHONDONTWRITEBYTECODE", None)  # a start that compiles everything again is nobody's start
         env |= {k: v.format(**fill) for k, v in self.spec.get("env", {}).items()}
@@ -162,12 +162,12 @@ def make_body(method, directive, extra=""):
     return '{"jsonrpc":"2.0","id":1,"method":"' + method + '","params":{"message":' + message + extra + "}}"
 
 
-def load(target, backend, body, sub_body=None, ids=None, **flags):
+def load(target, backend, body, sub_body=None, ids=None, version=None, **flags):
     """Run a2aload once; flags are its options. Returns its JSON plus other_cpu_share."""
     with tempfile.TemporaryDirectory() as tmp:
         command = [str(BIN / "a2aload"), "--url", target.url, "--body", f"{tmp}/body"]
         pathlib.Path(f"{tmp}/body").write_text(body)
-        for k, v in target.headers.items():
+        for k, v in (target.headers | ({"A2A-Version": version} if version else {})).items():
             command += ["--header", f"{k}: {v}"]
         if sub_body:
             pathlib.Path(f"{tmp}/sub").write_text(sub_body)
@@ -181,15 +181,19 @@ def load(target, backend, body, sub_body=None, ids=None, **flags):
         command += ["--aux-pids", str(backend.p.pid)]
         for k, v in flags.items():
             command += [f"--{k}"] if v is True else [f"--{k}", str(v)]
-        busy, began = machine_cpu(), time.monotonic()
-        out = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=300).stdout
-        r = json.loads(out)
-        wall = time.monotonic() - began
-        whole = machine_cpu() - busy
-        r["machine_cpu_share"] = round(whole / wall, 3)
-        own = r.get("cpu_share", 0) + r.get("backend_cpu_share", 0) + r["gen_cpu_share"]
-        r["other_cpu_share"] = round(max(0, whole / wall - own), 3)  # rough: includes ramp and drain
-        return r
+        return measured(command)
+
+
+def measured(command):
+    """The JSON that a generator prints, and what else ran meanwhile."""
+    busy, began = machine_cpu(), time.monotonic()
+    r = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=300).stdout)
+    wall = time.monotonic() - began
+    whole = machine_cpu() - busy
+    r["machine_cpu_share"] = round(whole / wall, 3)
+    own = r.get("cpu_share", 0) + r.get("backend_cpu_share", 0) + r["gen_cpu_share"]
+    r["other_cpu_share"] = round(max(0, whole / wall - own), 3)  # rough: includes ramp and drain
+    return r
 
 
 V1_OK = "TASK_STATE_COMPLETED"
@@ -212,6 +216,20 @@ def send_open(t, b, o):
 def stream(t, b, o):
     """SendStreamingMessage, 20 deltas at once, closed loop: throughput and CPU per event."""
     return load(t, b, make_body("SendStreamingMessage", "n=20 gap=0"), conns=o.conns, duration=o.duration, ok=V1_OK)
+
+
+def stream_0_3(t, b, o):
+    """`stream` for a client of A2A 0.3 (message/stream)."""
+    message = '{"kind":"message","messageId":"@MID@","role":"user","parts":[{"kind":"text","text":"bench [[mock n=20 gap=0]]"}]}'
+    body = '{"jsonrpc":"2.0","id":1,"method":"message/stream","params":{"message":' + message + "}}"
+    return load(t, b, body, version="0.3", conns=o.conns, duration=o.duration, ok='"state":"completed"')
+
+
+def stream_grpc(t, b, o):
+    """`stream` by gRPC."""
+    pids = ",".join(map(str, t.pids()))
+    generator = [str(VENVS / "a2a/bin/python"), str(HERE / "grpc_load.py"), f"127.0.0.1:{t.port + 1000}", pids, "n=20 gap=0"]
+    return measured([*generator, "--conns", str(o.conns), "--duration", str(o.duration)])
 
 
 def stream_one(t, b, o):
@@ -373,6 +391,8 @@ SCENARIOS = {
     "send": (send, {"send"}),
     "send_open": (send_open, {"send"}),
     "stream": (stream, {"stream"}),
+    "stream_0_3": (stream_0_3, {"stream", "0.3"}),
+    "stream_grpc": (stream_grpc, {"grpc"}),
     "stream_one": (stream_one, {"stream"}),
     "stream_open": (stream_open, {"stream"}),
     "stream_burst": (stream_burst, {"stream"}),
@@ -415,7 +435,7 @@ def line(name, scenario, n, r):
 # What happens once in a hundred, thirty times in a round or once, and a process that has no time left move by a tenth to a half
 # from one round to the next: a median needs more of them. So do the figures that most gates are about.
 RESTLESS = dict.fromkeys(
-    ("startup", "send", "stream", "get", "stream_one", "stream_open", "stream_busy", "stream_flow", "fanout"), 3
+    ("startup", "send", "stream", "stream_0_3", "stream_grpc", "get", "stream_one", "stream_open", "stream_busy", "stream_flow", "fanout"), 3
 )
 
 

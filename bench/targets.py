@@ -40,8 +40,10 @@ TARGETS = {
     "floor-durable": {"cmd": "{py:stack} {here}/stack/floor_durable.py {port}", "env": {"BENCH_DB": "{db}"}, "caps": {"send", "stream"},
                       "about": "the floor; what a caller is shown is a row on disk before"},  # fmt: skip
     # this project
-    "gateway": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/bench", "env": {"BENCH_DB": "{db}"}, "caps": ALL,
-                "about": "A2A Gateway, durable SQLite log on"},  # fmt: skip
+    "gateway": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/bench", "env": {"BENCH_DB": "{db}"},
+                "caps": ALL | {"0.3"}, "about": "A2A Gateway, durable SQLite log on"},  # fmt: skip
+    "gateway-grpc": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/bench", "caps": {"grpc"},
+                     "env": {"BENCH_DB": "{db}", "A2A_GATEWAY__SERVER__GRPC__PORT": "{grpc}"}, "about": "the same with its gRPC port, and nothing else"},  # fmt: skip
     "gateway-other": {"cmd": "{other}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/bench", "env": {"BENCH_DB": "{db}"}, "caps": ALL,
                       "about": "the gateway of another checkout, $BENCH_OTHER, to compare two versions in one run"},  # fmt: skip
     "gateway-local": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/local", "env": {"BENCH_DB": "{db}"}, "caps": ALL,
@@ -56,6 +58,7 @@ TARGETS = {
                              "caps": {"function"}, "about": "the function at the gateway of another checkout, $BENCH_OTHER"},  # fmt: skip
     # peers
     "a2a-sdk": {"cmd": uvicorn("a2a", "a2a_sdk_server"), "caps": ALL, "about": "a2a-sdk, InMemoryTaskStore"},
+    "a2a-sdk-grpc": {"cmd": "{py:a2a} {here}/peers/a2a_sdk_grpc_server.py {port}", "caps": {"grpc"}, "about": "a2a-sdk's gRPC server"},
     "a2a-sdk-sqlite": {"cmd": uvicorn("a2a", "a2a_sdk_server"), "env": {"BENCH_STORE": "sqlite", "BENCH_DB": "{db}"}, "caps": ALL,
                        "about": "a2a-sdk, DatabaseTaskStore on sqlite+aiosqlite"},  # fmt: skip
     "a2a-sdk-pg": {"cmd": uvicorn("a2a", "a2a_sdk_server"), "caps": ALL,

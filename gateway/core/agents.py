@@ -14,7 +14,8 @@ from gateway.ports.adapter import Adapter
 from gateway.ports.capabilities import Backend
 from gateway.ports.tools import ToolDeclaration
 
-_RESERVED = "tasks"
+_RESERVED = {"tasks": "the list of tasks", "v1": "HTTP+JSON of A2A 0.3"}
+"""What stands in the place of an agent below /a2a."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,9 @@ class Agents:
         for agent in agents:
             if agent.tenant and by_tenant.setdefault(agent.tenant, agent) is not agent:
                 raise ValueError(f"tenant {agent.tenant!r} means two agents")
-        if _RESERVED in by_tenant:
-            raise ValueError(f"an agent cannot be called {_RESERVED!r}: /a2a/{_RESERVED} is the list of tasks")
+        for name, what in _RESERVED.items():
+            if name in by_tenant:
+                raise ValueError(f"an agent cannot be called {name!r}: /a2a/{name} is {what}")
         if default is not None and default not in by_name:
             raise ValueError(f"no agent is called {default!r}")
         self.by_name: Mapping[str, Agent] = MappingProxyType(by_name)

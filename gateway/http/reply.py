@@ -1,11 +1,12 @@
 """Whole HTTP responses, and A2A errors as the bodies of the two bindings. Law: each error has its own row of the
-specification's table 5.4.
+specification's table 5.4; HTTP+JSON of 0.3 says the same and more.
 
 Source: A2A 1.0, sections 9.5 and 11.6. Bodies stay small: texts are cut, and only the first violations are named.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -15,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.a2a import errors
 from gateway.a2a.errors import A2AError
 from gateway.a2a.model import Json
+from gateway.a2a.wire.v0_3 import errors as v0_3
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -92,19 +94,43 @@ def rpc_status(error: A2AError) -> int:
     return error.http if isinstance(error, _TRANSPORT) else HTTPStatus.OK
 
 
-def status_body(code: int, status: str, message: str, **members: Json) -> bytes:
+def status_body(code: int, status: str, message: str) -> bytes:
     """google.rpc.Status, as an object with the one key `error`."""
-    return _encoder.encode({"error": {"code": code, "status": status, "message": message, **members}})
+    return _encoder.encode({"error": {"code": code, "status": status, "message": message}})
 
 
-def rest_body(error: A2AError) -> bytes:
-    return status_body(error.http, error.grpc, _cut(error.message), details=_details(error))
+@dataclass(frozen=True, slots=True)
+class RestErrors:
+    """The errors of one version of HTTP+JSON: `beside` are the members of a body beside `error`."""
+
+    status: Callable[[A2AError], int]
+    beside: Callable[[A2AError], dict[str, Json]]
+
+    def body(self, error: A2AError) -> bytes:
+        """google.rpc.Status in `error`."""
+        inner = {
+            "code": self.status(error),
+            "status": error.grpc,
+            "message": _cut(error.message),
+            "details": _details(error),
+        }
+        return _encoder.encode({**self.beside(error), "error": inner})
+
+    def reply(self, error: A2AError, media_type: bytes = JSON, allowed: Iterable[str] = ()) -> Reply:
+        """`allowed` are the HTTP methods of the address."""
+        allow = ((b"allow", ", ".join(sorted(allowed)).encode()),) if isinstance(error, errors.MethodNotAllowed) else ()
+        return Reply(self.body(error), self.status(error), media_type, (*allow, *error_headers(error)))
 
 
-def rest_reply(error: A2AError, media_type: bytes = JSON, allowed: Iterable[str] = ()) -> Reply:
-    """`allowed` are the HTTP methods of the address."""
-    allow = ((b"allow", ", ".join(sorted(allowed)).encode()),) if isinstance(error, errors.MethodNotAllowed) else ()
-    return Reply(rest_body(error), error.http, media_type, (*allow, *error_headers(error)))
+def _beside_of_0_3(error: A2AError) -> dict[str, Json]:
+    return {"code": v0_3.code(error), "type": v0_3.name(error), "message": _cut(error.message)}
+
+
+REST = RestErrors(status=lambda error: error.http, beside=lambda _: {})
+REST_0_3 = RestErrors(status=v0_3.http, beside=_beside_of_0_3)
+"""Version 0.3 gives errors no form, and each SDK reads another: `code` and `message`, `type` and `message`, or `error`."""
+
+rest_body, rest_reply = REST.body, REST.reply
 
 
 def error_headers(error: A2AError) -> Headers:

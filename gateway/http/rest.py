@@ -1,6 +1,7 @@
-"""The HTTP+JSON binding: every operation at an address and an HTTP method of its own.
+"""The HTTP+JSON binding: every operation at an address and an HTTP method of its own, those of A2A 0.3 below /v1.
 
-Law: the path is part of the request, and the body must not contradict it. Source: A2A 1.0, sections 5.3 and 11.
+Law: the path is part of the request, and the body must not contradict it. Source: A2A 1.0, sections 5.3 and 11; A2A 0.3.0,
+section 3.5.6.
 """
 
 from collections.abc import Mapping
@@ -15,11 +16,26 @@ from gateway.a2a.wire import dialects, strict_json
 from gateway.a2a.wire.dialect import Dialect, Method
 from gateway.http.headers import query, wants_a2a_json
 from gateway.http.pipeline import Document, Pipeline
-from gateway.http.reply import A2A_JSON, JSON, Reply, rest_body, rest_reply
+from gateway.http.reply import A2A_JSON, JSON, REST, REST_0_3, Reply, RestErrors
 from gateway.http.sse import Envelope
 
 _CONFIGS = {"GET": "ListTaskPushNotificationConfigs", "POST": "CreateTaskPushNotificationConfig"}
 _CONFIG = {"GET": "GetTaskPushNotificationConfig", "DELETE": "DeleteTaskPushNotificationConfig"}
+_CANCEL = {"POST": "CancelTask"}
+_SUBSCRIBE = {"GET": "SubscribeToTask", "POST": "SubscribeToTask"}
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of the binding: its dialects, where other ones are spoken, and its errors."""
+
+    dialects: Mapping[str, Dialect]
+    elsewhere: str
+    errors: RestErrors
+
+
+_V1_0 = Version(dialects.HTTP_JSON, "HTTP+JSON of A2A 0.3 is below /v1 of the agent's address", REST)
+_V0_3 = Version(dialects.HTTP_JSON_BELOW_V1, "HTTP+JSON of A2A 1.0 is at the agent's address without /v1", REST_0_3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +45,7 @@ class Resource:
     operations: Mapping[str, str]
     fields: Mapping[str, str]
     optional_body: bool = False
+    version: Version = _V1_0
 
 
 def resource(segments: list[str]) -> Resource | None:
@@ -43,7 +60,7 @@ def resource(segments: list[str]) -> Resource | None:
         case ["tasks"]:
             return Resource({"GET": "ListTasks"}, {})
         case ["tasks", task] if task:
-            return _task(task)
+            return _task(task, _V1_0)
         case ["tasks", task, "pushNotificationConfigs"] if task:
             return Resource(_CONFIGS, {"task_id": task})
         case ["tasks", task, "pushNotificationConfigs", config] if task and config:
@@ -52,13 +69,34 @@ def resource(segments: list[str]) -> Resource | None:
             return None
 
 
-def _task(segment: str) -> Resource:
+def resource_below_v1(segments: list[str]) -> Resource | None:
+    """The same for a path below `/v1` of an agent."""
+    match segments:
+        case ["message:send"]:
+            return Resource({"POST": "SendMessage"}, {}, version=_V0_3)
+        case ["message:stream"]:
+            return Resource({"POST": "SendStreamingMessage"}, {}, version=_V0_3)
+        case ["card"]:
+            return Resource({"GET": "GetExtendedAgentCard"}, {}, version=_V0_3)
+        case ["tasks"]:
+            return Resource({"GET": "ListTasks"}, {}, version=_V0_3)
+        case ["tasks", task] if task:
+            return _task(task, _V0_3)
+        case ["tasks", task, "pushNotificationConfigs"] if task:
+            return Resource(_CONFIGS, {"id": task}, version=_V0_3)
+        case ["tasks", task, "pushNotificationConfigs", config] if task and config:
+            return Resource(_CONFIG, {"id": task, "push_notification_config_id": config}, version=_V0_3)
+        case _:
+            return None
+
+
+def _task(segment: str, version: Version) -> Resource:
     task, _, verb = segment.rpartition(":")
     if task and verb == "cancel":
-        return Resource({"POST": "CancelTask"}, {"id": task}, optional_body=True)
+        return Resource(_CANCEL, {"id": task}, optional_body=True, version=version)
     if task and verb == "subscribe":
-        return Resource({"GET": "SubscribeToTask", "POST": "SubscribeToTask"}, {"id": task}, optional_body=True)
-    return Resource({"GET": "GetTask"}, {"id": segment})
+        return Resource(_SUBSCRIBE, {"id": task}, optional_body=True, version=version)
+    return Resource({"GET": "GetTask"}, {"id": segment}, version=version)
 
 
 class Rest:
@@ -77,7 +115,7 @@ class Rest:
         await self._pipeline.respond(self._answer(agent, scope, receive), self._refuse, scope, receive, send)
 
     def _refuse(self, error: A2AError) -> Reply:
-        return rest_reply(error, self._media_type, self._resource.operations)
+        return self._resource.version.errors.reply(error, self._media_type, self._resource.operations)
 
     async def _answer(self, agent: str | None, scope: Scope, receive: Receive) -> ASGIApp:
         name = self._resource.operations.get(scope["method"])
@@ -94,8 +132,9 @@ class Rest:
                 return method, dialect.decode_query(method, query(scope), self._fields)
             return method, dialect.decode(method, self._params(document))
 
-        dialect = dialects.negotiate(incoming.parameters.version(), dialects.HTTP_JSON)
-        envelope = Envelope(b"", b"", rest_body, media_type=self._media_type)
+        version = self._resource.version
+        dialect = dialects.negotiate(incoming.parameters.version(), version.dialects, version.elsewhere)
+        envelope = Envelope(b"", b"", version.errors.body, media_type=self._media_type)
         size = len(document.body) if document else 0
         return await self._pipeline.invoke(incoming, dialect, read, envelope, size=size)
 

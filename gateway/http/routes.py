@@ -5,6 +5,7 @@
 /a2a/{agent}                                 POST: JSON-RPC; with and without a slash at the end
 /a2a/{agent}/.well-known/agent-card.json     the card
 /a2a/{agent}/message:send ...                HTTP+JSON; also /a2a/{agent}/{tenant}/... and /a2a/...
+/a2a/{agent}/v1/message:send ...             HTTP+JSON of A2A 0.3; also /a2a/v1/...
 /admin/api/v1/...                            whole contexts and undelivered push notifications: `gateway.http.admin`
 /.well-known/jwks.json                       the public keys of signed notifications, where they are signed
 """
@@ -30,7 +31,7 @@ from gateway.http.cards import CachedDocument, Cards
 from gateway.http.jsonrpc import JsonRpc
 from gateway.http.pipeline import Pipeline
 from gateway.http.reply import rest_reply
-from gateway.http.rest import Resource, Rest, resource
+from gateway.http.rest import Resource, Rest, resource, resource_below_v1
 from gateway.operations.contexts import Contexts, ContextTransfer
 from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import Quotas
@@ -40,6 +41,7 @@ _BASE = "/a2a"
 _BELOW = "/a2a/"
 _CARD = [".well-known", "agent-card.json"]
 _PREFIXES = 3  # /a2a, /a2a/{agent} and /a2a/{agent}/{tenant}: an operation's path follows one of them
+_PREFIXES_OF_0_3 = 2  # it has no tenants
 _App = Callable[[Scope, Receive, Send], Coroutine[Any, Any, None]]
 NOT_FOUND = rest_reply(NoSuchAddress("nothing stands at this address"))
 """The answer of every address that is none of these."""
@@ -142,8 +144,11 @@ def _place(path: str) -> _Place:
 
 
 def _operation(segments: list[str]) -> tuple[list[str], Resource] | None:
-    """The prefix (agent and tenant), and the resource after it. The shortest prefix wins."""
+    """The prefix (agent and tenant), and the resource after it. The shortest prefix wins; no agent or tenant is called v1."""
     for length in range(min(_PREFIXES, len(segments))):
+        if segments[length] == "v1":
+            below = resource_below_v1(segments[length + 1 :]) if length < _PREFIXES_OF_0_3 else None
+            return None if below is None else (segments[:length], below)
         found = resource(segments[length:])
         if found is not None:
             return segments[:length], found

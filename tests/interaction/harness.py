@@ -106,6 +106,9 @@ class Binding(Protocol):
     versions: tuple[str, ...]
     """Of A2A, that it speaks at the addresses of 1.0."""
 
+    elsewhere: str
+    """Where it speaks others, at the end of an error's text."""
+
     def ask(self, operation: str, params: dict[str, Any]) -> Exchange: ...
 
     def raw(self, body: bytes) -> Exchange:
@@ -126,6 +129,7 @@ class Binding(Protocol):
 class JsonRpc:
     name = "jsonrpc"
     versions: tuple[str, ...] = ("1.0", "0.3")
+    elsewhere = ""
 
     def ask(self, operation: str, params: dict[str, Any]) -> Exchange:
         body = {"jsonrpc": "2.0", "id": "request-1", "method": operation, "params": params}
@@ -148,6 +152,7 @@ class JsonRpc:
 class Rest:
     name = "rest"
     versions: tuple[str, ...] = ("1.0",)
+    elsewhere = "; HTTP+JSON of A2A 0.3 is below /v1 of the agent's address"
     addresses: ClassVar = {
         "SendMessage": ("POST", "/message:send"),
         "SendStreamingMessage": ("POST", "/message:stream"),

@@ -3,13 +3,14 @@ writes in A2A 0.3 is compared with what the official SDK makes of the same in 1.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
-from a2a.compat.v0_3 import conversions
+from a2a.compat.v0_3 import a2a_v0_3_pb2, conversions
+from a2a.compat.v0_3.proto_utils import ToProto
 from a2a.types import a2a_pb2
-from google.protobuf.json_format import ParseDict  # type: ignore[import-untyped]
+from google.protobuf.json_format import MessageToDict, ParseDict  # type: ignore[import-untyped]
 
 from gateway.a2a import errors, model
 from gateway.a2a.errors import A2AError
@@ -17,7 +18,7 @@ from gateway.a2a.model import StreamResponse, Wire
 from gateway.a2a.wire import v1_0
 from gateway.operations.call import OperationCall
 from tests.interaction import asgi
-from tests.interaction.harness import Gateway, JsonRpc, Rest
+from tests.interaction.harness import Exchange, Gateway, JsonRpc, Rest
 from tests.interaction.scripted import ScriptedStream
 
 TASK = model.Task(
@@ -187,6 +188,85 @@ class Rpc03(Rpc10):
         return refusal.rpc_http, {"code": refusal.code_0_3}
 
 
+class Rest03(Rpc10):
+    """HTTP+JSON of A2A 0.3."""
+
+    name = "http+json-0.3"
+    version = "0.3"
+    has_list = False
+    addresses: ClassVar = {
+        "SendMessage": "POST message:send",
+        "SendStreamingMessage": "POST message:stream",
+        "GetTask": "GET tasks/t?historyLength=3",
+        "CancelTask": "POST tasks/t:cancel",
+        "SubscribeToTask": "GET tasks/t:subscribe",
+        "CreateTaskPushNotificationConfig": "POST tasks/t/pushNotificationConfigs",
+        "GetTaskPushNotificationConfig": "GET tasks/t/pushNotificationConfigs/p",
+        "ListTaskPushNotificationConfigs": "GET tasks/t/pushNotificationConfigs",
+        "DeleteTaskPushNotificationConfig": "DELETE tasks/t/pushNotificationConfigs/p",
+        "GetExtendedAgentCard": "GET card",
+    }
+    statuses: ClassVar = {-32002: 409, -32003: 501, -32004: 501, -32005: 415, -32006: 502, -32007: 404, -32602: 422}
+
+    def ask(self, operation: Operation) -> Any:
+        method, _, address = self.addresses[operation.name].partition(" ")
+        body = self._body(operation)
+        return Exchange(method, f"/a2a/echo/v1/{address}", b"" if body is None else msgspec.json.encode(body))
+
+    def _body(self, operation: Operation) -> Any:
+        if operation.conversion not in ("send_message_request", "create_task_push_notification_config_request"):
+            return None
+        asked = ParseDict(operation.params, getattr(a2a_pb2, operation.message)())
+        params = getattr(conversions, f"to_compat_{operation.conversion}")(asked, "request-1").params
+        if operation.conversion == "send_message_request":
+            return MessageToDict(
+                a2a_v0_3_pb2.SendMessageRequest(
+                    request=ToProto.message(params.message),
+                    configuration=ToProto.message_send_configuration(params.configuration),
+                )
+            )
+        return {"parent": "tasks/t", "config": MessageToDict(ToProto.task_push_notification_config(params))}
+
+    def answer(self, operation: Operation) -> Any:
+        """As the official SDK writes it, which leaves out the time."""
+        shown = operation.shown
+        written: dict[str, Callable[[], Any]] = {
+            "SendMessage": lambda: ToProto.task_or_message(
+                converted("send_message_response", a2a_pb2.SendMessageResponse(), shown).root.result
+            ),
+            "SendStreamingMessage": lambda: ToProto.stream_response(event_in_0_3(shown)),
+            "SubscribeToTask": lambda: ToProto.stream_response(event_in_0_3(shown)),
+            "GetTask": lambda: ToProto.task(converted("task", a2a_pb2.Task(), shown)),
+            "CancelTask": lambda: ToProto.task(converted("task", a2a_pb2.Task(), shown)),
+            "CreateTaskPushNotificationConfig": lambda: ToProto.task_push_notification_config(push_config(shown)),
+            "GetTaskPushNotificationConfig": lambda: ToProto.task_push_notification_config(push_config(shown)),
+            "ListTaskPushNotificationConfigs": lambda: a2a_v0_3_pb2.ListTaskPushNotificationConfigResponse(
+                configs=[ToProto.task_push_notification_config(push_config(config)) for config in shown["configs"]]
+            ),
+        }
+        if operation.name in written:
+            return timed(MessageToDict(written[operation.name]()))
+        return {} if shown is None else shown
+
+    def refusal(self, refusal: "Refusal") -> tuple[int, dict[str, Any]]:
+        return self.statuses.get(refusal.code_0_3, refusal.http), {"code": refusal.code_0_3}
+
+    def error(self, answer: Any) -> dict[str, Any]:
+        return {"code": answer["code"]}
+
+
+def timed(written: Any) -> Any:
+    """The same with the time of the scripted task."""
+    task = written.get("task", written)
+    if "status" in task:
+        task["status"]["timestamp"] = TASK.status.timestamp
+    return written
+
+
+def event_in_0_3(shown: Any) -> Any:
+    return converted("stream_response", a2a_pb2.StreamResponse(), shown).result
+
+
 def in_0_3(operation: Operation) -> Any:
     """The result of the operation as the official SDK writes it in A2A 0.3."""
     shown = operation.shown
@@ -196,7 +276,7 @@ def in_0_3(operation: Operation) -> Any:
         "GetTaskPushNotificationConfig": lambda: push_config(shown),
     }
     if operation.name in ("SendStreamingMessage", "SubscribeToTask"):
-        return dumped(converted("stream_response", a2a_pb2.StreamResponse(), shown).result)
+        return dumped(event_in_0_3(shown))
     if operation.name in ("GetTask", "CancelTask"):
         return dumped(converted("task", a2a_pb2.Task(), shown))
     if operation.name == "ListTaskPushNotificationConfigs":
@@ -218,7 +298,7 @@ def dumped(value: Any) -> Any:
     return value.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-WIRES = (Rpc10(), Rest10(), Rpc03())
+WIRES = (Rpc10(), Rest10(), Rpc03(), Rest03())
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def not_supported(asked: str, binding: Binding) -> Refusal:
         400,
         "FAILED_PRECONDITION",
         "VERSION_NOT_SUPPORTED",
-        f"A2A version {asked} is not supported; supported: {supported}",
+        f"A2A version {asked} is not supported; supported: {supported}{binding.elsewhere}",
         metadata={"supportedVersions": supported},
     )
 

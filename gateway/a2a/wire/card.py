@@ -9,7 +9,7 @@ import msgspec
 from gateway.a2a.model import AgentCard, Json
 
 _VERSION = "0.3.0"
-_TRANSPORTS = ("JSONRPC",)
+_TRANSPORTS = ("JSONRPC", "HTTP+JSON")
 """Bindings in which A2A 0.3 is spoken, the preferred one first."""
 
 

@@ -9,17 +9,21 @@ from collections.abc import Mapping
 from gateway.a2a.errors import VersionNotSupported, echo
 from gateway.a2a.wire import v1_0
 from gateway.a2a.wire.dialect import Dialect
-from gateway.a2a.wire.v0_3 import json_rpc
+from gateway.a2a.wire.v0_3 import http_json, json_rpc
 
 JSON_RPC: Mapping[str, Dialect] = {v1_0.VERSION: v1_0.DIALECT, json_rpc.VERSION: json_rpc.DIALECT}
 HTTP_JSON: Mapping[str, Dialect] = {v1_0.VERSION: v1_0.DIALECT}
+HTTP_JSON_BELOW_V1: Mapping[str, Dialect] = {json_rpc.VERSION: http_json.DIALECT}
 
 _UNNAMED = "0.3"
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?:\.[0-9]{1,4})?")
 
 
-def negotiate(requested: str | None, dialects: Mapping[str, Dialect]) -> Dialect:
-    """The dialect of the requested version. Raises: VersionNotSupported naming the supported ones."""
+def negotiate(requested: str | None, dialects: Mapping[str, Dialect], elsewhere: str = "") -> Dialect:
+    """The dialect of the requested version. `elsewhere` says where others are spoken.
+
+    Raises: VersionNotSupported naming the supported ones.
+    """
     text = requested or ""
     dialect = dialects.get(text or _UNNAMED)
     if dialect is None and (match := _VERSION.fullmatch(text)):
@@ -28,5 +32,5 @@ def negotiate(requested: str | None, dialects: Mapping[str, Dialect]) -> Dialect
         return dialect
     supported = ", ".join(dialects)
     asked = f"A2A version {echo(text)}" if text else f"A2A version {_UNNAMED} (assumed without A2A-Version)"
-    why = f"{asked} is not supported; supported: {supported}"
+    why = "; ".join(filter(None, (f"{asked} is not supported", f"supported: {supported}", elsewhere)))
     raise VersionNotSupported(why, metadata={"supportedVersions": supported})

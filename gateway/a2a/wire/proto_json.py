@@ -29,7 +29,7 @@ _UNSPECIFIED: Mapping[type[StrEnum], str] = {TaskState: "TASK_STATE_UNSPECIFIED"
 """The enums of the proto. Others have no numbers."""
 
 _CONTENTS = ("text", "raw", "url", "data")
-_MAY_BE_EMPTY = frozenset({"text", "bytes"})
+_MAY_BE_EMPTY = frozenset({"text", "bytes", "file_with_bytes"})
 _INT32 = range(-(2**31), 2**31)
 _DIGITS = re.compile(r"-?[0-9]{1,10}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)

@@ -37,7 +37,10 @@ ECHO: dict[str, Any] = {
     "protocolVersion": "0.3.0",
     "url": f"{URL}/a2a/echo",
     "preferredTransport": "JSONRPC",
-    "additionalInterfaces": [{"transport": "JSONRPC", "url": f"{URL}/a2a/echo"}],
+    "additionalInterfaces": [
+        {"transport": "JSONRPC", "url": f"{URL}/a2a/echo"},
+        {"transport": "HTTP+JSON", "url": f"{URL}/a2a/echo"},
+    ],
 }
 FULL = CardConfig(
     name="Support",

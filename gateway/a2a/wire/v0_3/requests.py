@@ -56,27 +56,27 @@ class _Message(Wire, frozen=True, kw_only=True):
 
 
 class _Authentication(Wire, frozen=True, kw_only=True):
-    schemes: tuple[str, ...]
+    schemes: tuple[str, ...] = ()
     credentials: str | None = None
 
 
-class _PushConfig(Wire, frozen=True, kw_only=True):
+class PushConfig(Wire, frozen=True, kw_only=True):
     id: str | None = None
     url: str
     token: str | None = None
     authentication: _Authentication | None = None
 
 
-class _Configuration(Wire, frozen=True, kw_only=True):
+class Configuration(Wire, frozen=True, kw_only=True):
     accepted_output_modes: tuple[str, ...] | None = None
     blocking: bool = False
     history_length: int | None = None
-    push_notification_config: _PushConfig | None = None
+    push_notification_config: PushConfig | None = None
 
 
 class _Send(Wire, frozen=True, kw_only=True):
     message: _Message
-    configuration: _Configuration | None = None
+    configuration: Configuration | None = None
     metadata: dict[str, Json] | None = None
 
 
@@ -92,7 +92,7 @@ class _TaskId(Wire, frozen=True, kw_only=True):
 
 class _SetPush(Wire, frozen=True, kw_only=True):
     task_id: str
-    push_notification_config: _PushConfig
+    push_notification_config: PushConfig
 
 
 class _GetPush(Wire, frozen=True, kw_only=True):
@@ -140,7 +140,7 @@ def method(name: str) -> Method:
 def decode(called: Method, params: Json) -> Any:
     """The request of the model. Raises: InvalidParams naming the field as 0.3 does, as `message.parts[0].file.uri`."""
     try:
-        return _TO_MODEL[called.operation](_reader(called.request)(params))
+        return TO_MODEL[called.operation](_reader(called.request)(params))
     except Misfit as misfit:
         raise misfit.named() if misfit.path else Misfit(misfit.description, "params").named() from None
 
@@ -148,7 +148,7 @@ def decode(called: Method, params: Json) -> Any:
 def decode_query(called: Method, pairs: Sequence[tuple[str, str]], path: Mapping[str, str]) -> Any:
     """The same from a URL."""
     try:
-        return _TO_MODEL[called.operation](_reader(called.request).read_query(pairs, path))
+        return TO_MODEL[called.operation](_reader(called.request).read_query(pairs, path))
     except Misfit as misfit:
         raise misfit.named() from None
 
@@ -157,17 +157,20 @@ _reader = cache(ObjectReader[Any])
 
 
 def _send(request: _Send) -> model.SendMessageRequest:
-    given = request.configuration or _Configuration()
-    push = given.push_notification_config
     return model.SendMessageRequest(
         message=_message(request.message),
-        configuration=model.SendMessageConfiguration(
-            accepted_output_modes=given.accepted_output_modes,
-            task_push_notification_config=None if push is None else _push(push),
-            history_length=given.history_length or None,
-            return_immediately=not given.blocking,
-        ),
+        configuration=configuration(request.configuration or Configuration()),
         metadata=request.metadata,
+    )
+
+
+def configuration(given: Configuration) -> model.SendMessageConfiguration:
+    push = given.push_notification_config
+    return model.SendMessageConfiguration(
+        accepted_output_modes=given.accepted_output_modes,
+        task_push_notification_config=None if push is None else push_config(push),
+        history_length=given.history_length or None,
+        return_immediately=not given.blocking,
     )
 
 
@@ -199,7 +202,7 @@ def _part(part: _Part, index: int) -> model.Part:
         return _file_part(part.file, part.metadata, f"{path}.file")
     if part.text is not None:
         return model.Part(text=part.text, metadata=part.metadata)
-    return _data_part(part.data, part.metadata, f"{path}.data")
+    return data_part(part.data, part.metadata, f"{path}.data")
 
 
 def _file_part(file: _File, metadata: dict[str, Json] | None, path: str) -> model.Part:
@@ -216,7 +219,7 @@ def _file_part(file: _File, metadata: dict[str, Json] | None, path: str) -> mode
     return model.Part(raw=raw, url=file.uri, metadata=metadata, filename=file.name, media_type=file.mime_type)
 
 
-def _data_part(data: Json, metadata: dict[str, Json] | None, path: str) -> model.Part:
+def data_part(data: Json, metadata: dict[str, Json] | None, path: str) -> model.Part:
     """Raises: Misfit."""
     if not isinstance(data, dict):
         raise Misfit("must be an object", path)
@@ -226,7 +229,7 @@ def _data_part(data: Json, metadata: dict[str, Json] | None, path: str) -> model
     return model.Part(data=data, metadata=metadata)
 
 
-def _push(config: _PushConfig, task: str | None = None) -> model.TaskPushNotificationConfig:
+def push_config(config: PushConfig, task: str | None = None) -> model.TaskPushNotificationConfig:
     """Of several schemes the first counts: credentials have one."""
     given = config.authentication
     scheme = None
@@ -237,13 +240,13 @@ def _push(config: _PushConfig, task: str | None = None) -> model.TaskPushNotific
     )
 
 
-_TO_MODEL: Mapping[str, Callable[[Any], Wire]] = {
+TO_MODEL: Mapping[str, Callable[[Any], Wire]] = {
     "SendMessage": _send,
     "SendStreamingMessage": _send,
     "GetTask": lambda asked: model.GetTaskRequest(id=asked.id, history_length=asked.history_length or None),
     "CancelTask": lambda asked: model.CancelTaskRequest(id=asked.id, metadata=asked.metadata),
     "SubscribeToTask": lambda asked: model.SubscribeToTaskRequest(id=asked.id),
-    "CreateTaskPushNotificationConfig": lambda asked: _push(asked.push_notification_config, asked.task_id),
+    "CreateTaskPushNotificationConfig": lambda asked: push_config(asked.push_notification_config, asked.task_id),
     "GetTaskPushNotificationConfig": lambda asked: model.GetTaskPushNotificationConfigRequest(
         task_id=asked.id, id=asked.push_notification_config_id or ""
     ),

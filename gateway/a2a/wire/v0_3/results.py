@@ -4,11 +4,12 @@
 Source: A2A 0.3.0, sections 6 and 7.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from gateway.a2a import model
 from gateway.a2a.model import INTERRUPTED, TERMINAL, Json, StreamResponse, TaskState
@@ -125,7 +126,7 @@ class _TaskPushConfig(_Json, frozen=True, kw_only=True):
 
 STATES = {state: state.removeprefix("TASK_STATE_").lower().replace("_", "-") for state in TaskState}
 _ROLES = {model.Role.USER: "user", model.Role.AGENT: "agent"}
-_LAST = TERMINAL | INTERRUPTED
+LAST = TERMINAL | INTERRUPTED
 
 _events = msgspec.json.Decoder(StreamResponse)
 
@@ -149,16 +150,14 @@ def encode(result: Any) -> bytes:
             return line(result)
 
 
-def event(payload: bytes) -> bytes:
-    """An event of the log as an event of 0.3."""
-    return _remembered(payload) if len(payload) <= _REMEMBERED_BYTES else _event(payload)
+def remembered(translate: Callable[[StreamResponse], Any]) -> Callable[[bytes], bytes]:
+    """The translation of an event of the log, which is made once however many streams it goes to."""
 
+    def translated(payload: bytes) -> bytes:
+        return line(translate(_events.decode(payload)))
 
-def _event(payload: bytes) -> bytes:
-    return line(of_event(_events.decode(payload)))
-
-
-_remembered = lru_cache(maxsize=_REMEMBERED)(_event)
+    short = lru_cache(maxsize=_REMEMBERED)(translated)
+    return lambda payload: short(payload) if len(payload) <= _REMEMBERED_BYTES else translated(payload)
 
 
 def of_event(found: StreamResponse) -> Task | Message | StatusUpdate | ArtifactUpdate:
@@ -178,7 +177,7 @@ def of_event(found: StreamResponse) -> Task | Message | StatusUpdate | ArtifactU
             task_id=changed.task_id,
             context_id=changed.context_id,
             status=_status(changed.status),
-            final=changed.status.state in _LAST,
+            final=changed.status.state in LAST,
             metadata=changed.metadata,
         )
     if found.message is not None:
@@ -186,6 +185,10 @@ def of_event(found: StreamResponse) -> Task | Message | StatusUpdate | ArtifactU
     if found.task is not None:
         return of_task(found.task)
     raise ValueError("an event of none of the four kinds")
+
+
+event = remembered(of_event)
+"""An event of the log as an event of 0.3."""
 
 
 def of_task(task: model.Task) -> Task:
@@ -233,15 +236,26 @@ def _part(part: model.Part) -> _Part:
     if part.raw is not None or part.url is not None:
         file = _FileContent(bytes=part.raw, uri=part.url, mime_type=part.media_type, name=part.filename)
         return _File(file=file, metadata=metadata)
-    if part.media_type is not None or part.filename is not None:
-        about = {"mediaType": part.media_type, "filename": part.filename}
-        metadata = {key: value for key, value in about.items() if value is not None} | (metadata or {})
+    metadata = described(part)
     if part.text is not None:
         return _Text(text=part.text, metadata=metadata)
-    data = None if part.data is UNSET else part.data
+    data, metadata = wrapped(part.data, metadata)
+    return _Data(data=data, metadata=metadata)
+
+
+def described(part: model.Part) -> dict[str, Json] | None:
+    """The metadata of a text or of data, which have no other place for their type and name."""
+    if part.media_type is None and part.filename is None:
+        return part.metadata
+    about = {"mediaType": part.media_type, "filename": part.filename}
+    return {key: value for key, value in about.items() if value is not None} | (part.metadata or {})
+
+
+def wrapped(data: Json | UnsetType, metadata: dict[str, Json] | None) -> tuple[dict[str, Json], dict[str, Json] | None]:
+    """Data as the object that 0.3 wants, with the metadata that say so where they are none."""
     if isinstance(data, dict):
-        return _Data(data=data, metadata=metadata)
-    return _Data(data={"value": data}, metadata={**(metadata or {}), WRAPPED: True})
+        return data, metadata
+    return {"value": None if data is UNSET else data}, {**(metadata or {}), WRAPPED: True}
 
 
 def _push_config(config: model.TaskPushNotificationConfig) -> _TaskPushConfig:

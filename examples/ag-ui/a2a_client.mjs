@@ -8,6 +8,7 @@
 // messages here, and the parts of tool-calls/v1 become the `tool-call` and `tool-result` parts that it knows.
 
 const TOOL_CALLS = "https://a2a-gateway.dev/extensions/tool-calls/v1";
+const NOTED = new Set(["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]);
 
 export class GatewayClient {
   /** `url` is the agent's, `headers` go with every request. */
@@ -68,17 +69,18 @@ class Translation {
       const { id, contextId, status } = event.task;
       yield { kind: "task", id, contextId, status: { state: state(status.state) } };
     } else if (event.message) {
-      yield { ...message(event.message), parts: shown(event.message.parts) };
+      yield { ...message(event.message), parts: event.message.parts.map(part) };
     } else if (event.statusUpdate) {
       const { taskId, contextId, status } = event.statusUpdate;
-      const parts = shown(status.message?.parts ?? []);
-      yield statusUpdate(taskId, contextId, state(status.state), parts, status.message?.messageId);
+      // What is said of the work would become text of the answer.
+      const parts = (status.message?.parts ?? []).filter(({ text }) => text === undefined || !NOTED.has(status.state));
+      yield statusUpdate(taskId, contextId, state(status.state), parts.map(part), status.message?.messageId);
     } else if (event.artifactUpdate) {
       const { taskId, contextId, artifact, append } = event.artifactUpdate;
       const before = append ? (this.#artifacts.get(artifact.artifactId) ?? "") : "";
       const said = artifact.parts.map((part) => part.text ?? "").join("");
       this.#artifacts.set(artifact.artifactId, before + said);
-      const others = shown(artifact.parts.filter((part) => part.text === undefined));
+      const others = artifact.parts.filter(({ text }) => text === undefined).map(part);
       // The text so far, whole: the library takes off what it has shown already.
       const text = [...this.#artifacts.values()].join("");
       yield statusUpdate(taskId, contextId, "working", said ? [{ kind: "text", text }, ...others] : others);
@@ -89,11 +91,6 @@ class Translation {
 function statusUpdate(taskId, contextId, state, parts, messageId = `${taskId}:answer`) {
   const message = parts.length ? { kind: "message", messageId, role: "agent", taskId, contextId, parts } : undefined;
   return { kind: "status-update", taskId, contextId, status: { state, message }, final: false };
-}
-
-function shown(parts) {
-  // Thoughts and progress would become text of the answer.
-  return parts.filter((part) => part.metadata?.adk_thought !== true).map(part);
 }
 
 function part({ text, data, url, raw, mediaType, filename, metadata }) {

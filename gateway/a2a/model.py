@@ -246,6 +246,14 @@ class AgentSkill(Wire, frozen=True, kw_only=True):
     output_modes: tuple[str, ...] | None = None
 
 
+class AgentCardSignature(Wire, frozen=True, kw_only=True):
+    """A JWS without its payload, which is the card. `protected` and `signature` are base64url, `header` is not encoded."""
+
+    protected: str
+    signature: str
+    header: dict[str, Json] | None = None
+
+
 class AgentCard(Wire, frozen=True, kw_only=True):
     name: str
     description: str
@@ -257,6 +265,7 @@ class AgentCard(Wire, frozen=True, kw_only=True):
     default_input_modes: tuple[str, ...]
     default_output_modes: tuple[str, ...]
     skills: tuple[AgentSkill, ...]
+    signatures: tuple[AgentCardSignature, ...] | None = None
     icon_url: str | None = None
     security_schemes: dict[str, Json] | None = None
     security_requirements: tuple[dict[str, Json], ...] | None = None

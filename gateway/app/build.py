@@ -3,13 +3,15 @@ contacts no backend; modules that are slow to import are imported with the first
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
+from gateway.a2a.model import AgentCard
 from gateway.a2a.redaction import JsonPath, json_path
 from gateway.a2a.tool_calls import Visibility, VisibilityRule
 from gateway.app.approvals import approval_rule
-from gateway.config.agents import AgentConfig, check_window
+from gateway.config.agents import AgentConfig, ExtendedCardConfig, check_window
 from gateway.config.gateway import GatewayConfig, PushConfig
 from gateway.config.plugins import Registry
 from gateway.config.tools import ToolCallsConfig, ToolConfig
@@ -20,7 +22,9 @@ from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.foundation.addresses import TargetRules
 from gateway.foundation.clock import Clock
 from gateway.foundation.resolver import Resolver
-from gateway.http.cards import build_card
+from gateway.http.cards import agent_skill, build_card, signed
+from gateway.http.extended_cards import ExtendedCard, ExtendedSkill
+from gateway.http.routes import JWKS_PATH
 from gateway.ledger.port import Ledger
 from gateway.maintenance.retention import Lifetimes
 from gateway.operations.push_configs import PushConfigs
@@ -33,6 +37,8 @@ from gateway.push.secrets import SecretBox
 from gateway.push.webhook import WebhookRequests
 
 if TYPE_CHECKING:
+    from gateway.foundation.signing_keys import SigningKey
+    from gateway.http.card_signatures import CardSigner
     from gateway.push.sender import Sender
 
 _STREAMS_PER_PRINCIPAL = 100
@@ -67,15 +73,23 @@ def build_agents(
 
     Raises: ValueError, which names the agent whose settings cannot work.
     """
-    agents = tuple(build_agent(name, agent, config, registry, sources or {}) for name, agent in config.agents.items())
+    signer = card_signer(config)
+    agents = tuple(
+        build_agent(name, agent, config, registry, sources or {}, signer) for name, agent in config.agents.items()
+    )
     default = next((name for name, agent in config.agents.items() if agent.default), None)
     return Agents(agents, default)
 
 
 def build_agent(
-    name: str, agent: AgentConfig, config: GatewayConfig, registry: Registry, sources: Mapping[str, AttachedSource]
+    name: str,
+    agent: AgentConfig,
+    config: GatewayConfig,
+    registry: Registry,
+    sources: Mapping[str, AttachedSource],
+    signer: "CardSigner | None" = None,
 ) -> Agent:
-    """Builds one agent. Raises: ValueError, as `build_agents` does."""
+    """Builds one agent; `signer` signs its cards. Raises: ValueError, as `build_agents` does."""
     try:
         factory = registry.factory(agent.type)
         adapter = factory.build(agent.settings)
@@ -84,20 +98,26 @@ def build_agent(
         wrong = contradiction(agent.history.owner, adapter.ownership, policies)
         if wrong is not None:
             raise ValueError(wrong)
+        if agent.card.extended is not None and config.auth.mode == "none":
+            raise ValueError(
+                "card.extended is for callers who say who they are, but auth.mode is none, so nobody does: set it to any_of"
+            )
+        card = build_card(
+            name,
+            agent.card,
+            config.server.public_url,
+            input_modes=factory.input_modes,
+            output_modes=factory.output_modes,
+            provider=config.cards.provider,
+            tool_calls=_showing(agent.tool_calls),
+            approvals=any(rule.ask for rule in agent.approvals) or factory.approvals(agent.settings),
+            client_tools=factory.tools,
+            push_notifications=config.push.enabled,
+            api_keys=config.auth.api_keys.enabled,
+        )
+        card = signed(card, signer)
     except ValueError as error:
         raise ValueError(f"agents.{name}: {error}") from error
-    card = build_card(
-        name,
-        agent.card,
-        config.server.public_url,
-        input_modes=factory.input_modes,
-        output_modes=factory.output_modes,
-        provider=config.cards.provider,
-        tool_calls=_showing(agent.tool_calls),
-        approvals=bool(agent.approvals),
-        push_notifications=config.push.enabled,
-        api_keys=config.auth.api_keys.enabled,
-    )
     return Agent(
         name=name,
         card=card,
@@ -108,7 +128,13 @@ def build_agent(
         policies=policies,
         toolset=SourceToolset([sources[each] for each in agent.tools]) if agent.tools else None,
         backend=adapter.backend if isinstance(adapter, HasBackend) else None,
+        extended=None if agent.card.extended is None else _extended(card, agent.card.extended, signer),
     )
+
+
+def _extended(public: AgentCard, config: ExtendedCardConfig, signer: "CardSigner | None") -> ExtendedCard:
+    skills = tuple(ExtendedSkill(agent_skill(skill), skill.principals) for skill in config.skills)
+    return ExtendedCard(public, skills, partial(signed, signer=signer))
 
 
 def _policies(agent: AgentConfig, config: GatewayConfig, *, direct_replies: bool) -> AgentPolicies:
@@ -148,6 +174,38 @@ def _paths(texts: tuple[str, ...]) -> tuple[JsonPath, ...]:
     return tuple(json_path(text) for text in texts)
 
 
+# --- keys
+
+
+def card_keys(config: GatewayConfig) -> "tuple[SigningKey, ...]":
+    """The keys of the cards, of which the first signs."""
+    if config.cards.signing is None:
+        return ()
+    from gateway.foundation.signing_keys import read_key
+
+    return tuple(read_key(key.get_secret_value()) for key in config.cards.signing.keys)
+
+
+def card_signer(config: GatewayConfig) -> "CardSigner | None":
+    """None where cards are not signed."""
+    keys = card_keys(config)
+    if not keys:
+        return None
+    from gateway.http.card_signatures import CardSigner
+
+    return CardSigner(keys[0], f"{config.server.public_url}{JWKS_PATH}")
+
+
+def published_keys(config: GatewayConfig, push: "Push | None") -> bytes | None:
+    """The public keys of signed cards and notifications; None where neither are signed."""
+    keys = (*card_keys(config), *(() if push is None or push.key is None else (push.key,)))
+    if not keys:
+        return None
+    from gateway.foundation.signing_keys import key_set
+
+    return key_set(keys)
+
+
 # --- limits
 
 
@@ -175,12 +233,12 @@ def lifetimes(config: GatewayConfig) -> Lifetimes:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """`jwks`: the public keys of signed notifications; None where they are not signed."""
+    """`key` signs notifications; None where they are not signed."""
 
     configs: PushConfigs
     dispatcher: Dispatcher
     resolver: Resolver
-    jwks: bytes | None
+    key: "SigningKey | None"
 
     async def run(self) -> None:
         """Never returns."""
@@ -213,4 +271,4 @@ async def build_push(config: PushConfig, public_url: str, ledger: Ledger, clock:
     limits = PushLimits(config.timeout, config.max_attempts)
     dispatcher = Dispatcher(ledger, open_sender, WebhookRequests(box, signer), clock, limits)
     configs = PushConfigs(ledger, rules, resolver, box, clock, dispatcher.wake)
-    return Push(configs, dispatcher, resolver, None if signer is None else signer.jwks)
+    return Push(configs, dispatcher, resolver, None if signer is None else signer.key)

@@ -25,6 +25,30 @@ class SkillConfig(Settings):
     )
 
 
+class ExtendedSkillConfig(SkillConfig):
+    """One thing that an agent can do for some callers."""
+
+    principals: Annotated[tuple[Text, ...], Field(min_length=1)] = Field(
+        ("*",), description="Callers that see it, by name; `*` stands for any characters."
+    )
+
+
+class ExtendedCardConfig(Settings):
+    """What the card says to callers who say who they are, besides what it says to everybody."""
+
+    skills: Annotated[tuple[ExtendedSkillConfig, ...], Field(min_length=1)] = Field(
+        description="What the agent can do for them. One with the id of a public skill takes its place."
+    )
+
+    @model_validator(mode="after")
+    def _has_each_skill_once(self) -> Self:
+        ids = [skill.id for skill in self.skills]
+        twice = next((id_ for id_ in ids if ids.count(id_) > 1), None)
+        if twice is not None:
+            raise ValueError(f"skills has {twice!r} twice")
+        return self
+
+
 class ExtensionConfig(Settings):
     """An A2A extension that the card announces."""
 
@@ -47,6 +71,9 @@ class CardConfig(Settings):
     output_modes: MediaTypes | None = Field(None, description="Media types it gives; those of its type when not given.")
     extensions: tuple[ExtensionConfig, ...] = Field((), description="A2A extensions that the card announces.")
     tenant: Name | None = Field(None, description="Tenant under which this agent answers.")
+    extended: ExtendedCardConfig | None = Field(
+        None, description="What only callers see who say who they are, in the extended card."
+    )
 
 
 class HistoryConfig(Settings):
@@ -151,6 +178,12 @@ class AgentCommon(Settings):
         "auto",
         description="Whether a streamed answer comes once more, whole, at its end, as Google ADK needs it to remember it; "
         "`auto`: for clients that ask for ADK's extension.",
+    )
+    mark_thoughts: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="Whether notes that are no part of the answer (progress, reasoning, what an answer lacks) are marked as "
+        "Google ADK marks thoughts, by `adk_thought` in the metadata of the part; `auto`: for clients that ask for ADK's "
+        "extension.",
     )
     tool_calls: ToolCallsConfig = Field(ToolCallsConfig(), description="What callers see of tool calls.")
 

@@ -11,6 +11,7 @@ from pydantic_core import Url, ValidationError
 
 from gateway.a2a.nesting import DEEPEST
 from gateway.config.agents import AgentConfig
+from gateway.config.card_signing import CardSigningConfig
 from gateway.config.connections import ConnectionSettings, SecretHeaders
 from gateway.config.problems import Problem
 from gateway.config.settings import (
@@ -261,6 +262,7 @@ class CardsConfig(Settings):
     """What all cards say."""
 
     provider: ProviderConfig | None = Field(None, description="Who offers the agents.")
+    signing: CardSigningConfig | None = Field(None, description="Sign the cards; they are not when not given.")
 
 
 class GatewaySections(Settings):

@@ -1,6 +1,6 @@
 """An agent as a caller sees it: a card, a backend and policies; and the agent that a path or tenant means."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -54,12 +54,14 @@ class AgentPolicies:
     client_tools: tuple[ToolDeclaration, ...] = ()
     tool_calls: Visibility = field(default_factory=Visibility)
     repeat_answer: Literal["auto", "always", "never"] = "auto"
+    mark_thoughts: Literal["auto", "always", "never"] = "auto"
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
     """One agent of the gateway. `name` is its part of the URL. In `tenant` fields, both `tenant` and `name` identify
-    the agent. `backend` is the backend of the adapter, if the adapter names one."""
+    the agent. `backend` is the backend of the adapter, if the adapter names one. `extended` makes the extended card for a
+    principal; without it there is none."""
 
     name: str
     card: AgentCard
@@ -70,6 +72,7 @@ class Agent:
     policies: AgentPolicies = field(default_factory=AgentPolicies)
     toolset: Toolset | None = None
     backend: Backend | None = None
+    extended: Callable[[str], AgentCard] | None = None
 
 
 class Agents:

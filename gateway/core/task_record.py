@@ -269,16 +269,17 @@ def _metadata(status: model.TaskStatus, outputs: Sequence[TurnOutput]) -> dict[s
     return found
 
 
-# --- answers that are repeated as a whole, which replaces what was streamed of them
+# --- what Google ADK needs: answers that are repeated as a whole, which replaces what was streamed of them, and marked notes
 
 ADK = "https://google.github.io/adk-docs/a2a/a2a-extension/"
-"""Google ADK takes pieces for a preview: its session remembers only an artifact that comes whole with `lastChunk`."""
+"""Google ADK takes pieces for a preview: its session remembers only an artifact that comes whole with `lastChunk`. A note in a
+task that has ended is its answer, unless the part is marked as a thought."""
 
-Repeat = Literal["auto", "always", "never"]
+ForAdk = Literal["auto", "always", "never"]
 
 
-def repeats_answers(setting: Repeat, named: frozenset[str]) -> bool:
-    """Whether the client that asks for these extensions gets its answers whole at the end."""
+def suits_adk(setting: ForAdk, named: frozenset[str]) -> bool:
+    """Whether the client that asks for these extensions gets what the setting is about."""
     return setting == "always" or (setting == "auto" and ADK in named)
 
 

@@ -109,6 +109,7 @@ class TurnContext:
             on_owner_conflict=policies.on_owner_conflict,
             tools=self.tools,
             rendering=run.rendering,
+            marks_thoughts=run.marks_thoughts,
         )
 
     # --- changes

@@ -15,7 +15,7 @@ from gateway.a2a.tool_calls import Rendering, rendering
 from gateway.core import ownership, usage
 from gateway.core.agents import Agent
 from gateway.core.replay import ShownOutput
-from gateway.core.task_record import TurnOutput, assemble, repeats_answers, replay_events
+from gateway.core.task_record import TurnOutput, assemble, replay_events, suits_adk
 from gateway.core.tools.tool_call import ToolCall
 from gateway.engine.journal import Journal
 from gateway.foundation.clock import timestamp
@@ -109,7 +109,8 @@ class TurnRun:
 
     `response` is how the agent answers: None for a task, else the message without a task. `rendering` is the form in
     which the sender of the message sees tool calls. `repeats_answer` says that the sender gets the complete answer
-    again at its end. `shown` is the rendering of a turn that was paused, whose answer is not repeated.
+    again at its end, `marks_thoughts` that notes are marked for Google ADK. `shown` is the rendering of a turn that was
+    paused, whose answer is not repeated.
 
     `prepared` says that `service_call` is stored and under way; C2 may be in the same unit as C1. `open_calls` are the
     tool calls of that service call with which a paused turn continues. `base` is the handle at which the turn began.
@@ -137,12 +138,14 @@ class TurnRun:
     accepted_output_modes: tuple[str, ...] = field(init=False)
     rendering: Rendering = field(init=False)
     repeats_answer: bool = field(init=False)
+    marks_thoughts: bool = field(init=False)
 
     def __post_init__(self, preferences: Preferences, shown: Rendering | None) -> None:
         policies, named = self.agent.policies, preferences.named
         self.accepted_output_modes = preferences.modes
         self.rendering = shown or rendering(policies.tool_calls, self.caller.principal, named)
-        self.repeats_answer = shown is None and repeats_answers(policies.repeat_answer, named)
+        self.repeats_answer = shown is None and suits_adk(policies.repeat_answer, named)
+        self.marks_thoughts = suits_adk(policies.mark_thoughts, named)
 
     @property
     def message(self) -> Message:

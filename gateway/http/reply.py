@@ -56,7 +56,9 @@ class Reply(msgspec.Struct, frozen=True):
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         kind = [(b"content-type", self.media_type)] if self.body else []
-        headers = [*kind, (b"content-length", b"%d" % len(self.body)), *self.headers]
+        # The length in a 304 would be that of the body that is left out. Source: RFC 9110, section 8.6.
+        length = [] if self.status == HTTPStatus.NOT_MODIFIED else [(b"content-length", b"%d" % len(self.body))]
+        headers = [*kind, *length, *self.headers]
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else self.body})
 

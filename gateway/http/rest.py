@@ -14,6 +14,7 @@ from gateway.a2a.errors import A2AError, InvalidRequest, MethodNotAllowed, echo,
 from gateway.a2a.model import Json
 from gateway.a2a.wire import dialects, strict_json
 from gateway.a2a.wire.dialect import Dialect, Method
+from gateway.http.documents import private_document
 from gateway.http.headers import query, wants_a2a_json
 from gateway.http.pipeline import Document, Pipeline
 from gateway.http.reply import A2A_JSON, JSON, REST, REST_0_3, Reply, RestErrors
@@ -136,7 +137,10 @@ class Rest:
         dialect = dialects.negotiate(incoming.parameters.version(), version.dialects, version.elsewhere)
         envelope = Envelope(b"", b"", version.errors.body, media_type=self._media_type)
         size = len(document.body) if document else 0
-        return await self._pipeline.invoke(incoming, dialect, read, envelope, size=size)
+        response = await self._pipeline.invoke(incoming, dialect, read, envelope, size=size)
+        if dialect.method(name).operation == "GetExtendedAgentCard" and isinstance(response, Reply):
+            return private_document(response, scope)
+        return response
 
     def _params(self, document: Document) -> Json:
         """The body with the fields of the path. Raises: InvalidRequest; InvalidParams where the two disagree."""

@@ -7,14 +7,14 @@
 /a2a/{agent}/message:send ...                HTTP+JSON; also /a2a/{agent}/{tenant}/... and /a2a/...
 /a2a/{agent}/v1/message:send ...             HTTP+JSON of A2A 0.3; also /a2a/v1/...
 /admin/api/v1/...                            whole contexts and undelivered push notifications: `gateway.http.admin`
-/.well-known/jwks.json                       the public keys of signed notifications, where they are signed
+/.well-known/jwks.json                       the public keys of signed cards and notifications, where any are signed
 """
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from starlette.routing import BaseRoute, Match, Route
@@ -27,7 +27,8 @@ from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import Drain
 from gateway.http.admin import admin_routes
 from gateway.http.auth import Authenticator
-from gateway.http.cards import CachedDocument, Cards
+from gateway.http.cards import Cards
+from gateway.http.documents import CachedDocument
 from gateway.http.jsonrpc import JsonRpc
 from gateway.http.pipeline import Pipeline
 from gateway.http.reply import rest_reply
@@ -37,6 +38,10 @@ from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import Quotas
 from gateway.operations.service import Operations
 
+if TYPE_CHECKING:
+    from gateway.http.card_signatures import CardSigner
+
+JWKS_PATH = "/.well-known/jwks.json"
 _BASE = "/a2a"
 _BELOW = "/a2a/"
 _CARD = [".well-known", "agent-card.json"]
@@ -61,19 +66,20 @@ def routes(
     quotas: Quotas | None = None,
     push_configs: PushConfigs | None = None,
     jwks: bytes | None = None,
+    card_signer: "CardSigner | None" = None,
 ) -> list[BaseRoute]:
     """The routes of both HTTP bindings, the cards, and the admin API. `drain`, once set, ends every stream."""
     clock = clock or Clock()
     pipeline = Pipeline(operations, agents, auth, limits, clock, drain, quotas or Quotas(clock))
     started = datetime.fromtimestamp(clock.now() / 1000, UTC)
-    cards = Cards(agents, public_url, started)
+    cards = Cards(agents, public_url, started, card_signer)
     found: list[BaseRoute] = [
         _A2A(pipeline, cards),
         Route("/.well-known/agent-card.json", cards),
         *admin_routes(pipeline, contexts, transfer, push_configs),
     ]
     if jwks is not None:
-        found.append(Route("/.well-known/jwks.json", CachedDocument(jwks, started)))
+        found.append(Route(JWKS_PATH, CachedDocument(jwks, started)))
     return found
 
 

@@ -92,7 +92,7 @@ class PausedTurns:
         if paused.goes_on:
             task = paused.task
             journal = Journal(self.ledger, self.fanout.hold(task.id), task.id, paused.number)
-            self.runner.resume(_turn_run(agent, paused, journal, ()), paused.thread)
+            self.runner.resume(_turn_run(agent, paused, journal, Preferences()), paused.thread)
         else:
             await self._store(agent, paused)
 
@@ -131,10 +131,10 @@ class PausedTurns:
     ) -> TurnRun | None:
         """The turn, if it continues. Raises: Conflict."""
         task = paused.task
-        push, modes = (None, ()) if incoming is None else (incoming.push, incoming.output_modes)
+        push, preferences = (None, Preferences()) if incoming is None else (incoming.push, incoming.preferences)
         besides = () if push is None else (push.on(task.id, self.clock.now()),)
         journal = Journal(self.ledger, self.fanout.hold(task.id), task.id, paused.number)
-        run = _turn_run(agent, paused, journal, modes)
+        run = _turn_run(agent, paused, journal, preferences)
         continues = False
 
         def stored(following: TaskStatus) -> None:
@@ -165,9 +165,9 @@ class PausedTurns:
         return (*calls, *(asked for asked in earlier if asked.call.id not in known))
 
 
-def _turn_run(agent: Agent, paused: PausedTurn, journal: Journal, modes: tuple[str, ...]) -> TurnRun:
+def _turn_run(agent: Agent, paused: PausedTurn, journal: Journal, preferences: Preferences) -> TurnRun:
     live, machine = LiveTask.stored(paused.task, paused.outputs, journal), paused.machine
-    run = TurnRun(paused.turn.turn, agent, paused.caller, live, Preferences(modes), machine.facts.rendering)
+    run = TurnRun(paused.turn.turn, agent, paused.caller, live, preferences, machine.facts.rendering)
     run.service_call, run.base = paused.turn.calls[0].call.service_call, paused.turn.base
     run.open_calls = tuple(machine.calls.values())
     run.respond(None)

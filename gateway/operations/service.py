@@ -296,4 +296,7 @@ class Operations:
     async def get_extended_card(
         self, call: OperationCall, request: model.GetExtendedAgentCardRequest
     ) -> model.AgentCard:
-        raise UnsupportedOperation(f"The agent {call.agent.name!r} has no extended card.")
+        """The card for this caller. Raises: UnsupportedOperation where the public card announces none."""
+        if call.agent.extended is None:
+            raise UnsupportedOperation(f"The agent {call.agent.name!r} has no extended card.")
+        return call.agent.extended(call.caller.principal)

@@ -359,8 +359,9 @@ class AdapterFactory(Generic[S]):
     `settings` is a pydantic model (frozen, extra keys forbidden) of the agent's own keys. `build` makes the adapter
     without network and raises ValueError for contradictory settings. `input_modes` and `output_modes` are the media
     types for a card that names none. `direct_replies` says whether the given settings let the agent answer with a
-    message without a task. If `tools` is false, the adapter ignores the tools of a request, and tools of an agent of
-    this type are an error of the configuration.
+    message without a task, `approvals` whether they let the service ask before it runs a tool of its own. If `tools` is
+    false, the adapter ignores the tools of a request, and tools of an agent of this type are an error of the
+    configuration.
     """
 
     settings: type[S]
@@ -368,6 +369,7 @@ class AdapterFactory(Generic[S]):
     input_modes: tuple[str, ...] = ("text/plain", "application/json")
     output_modes: tuple[str, ...] = ("text/plain", "application/json")
     direct_replies: Callable[[S], bool] = field(default=lambda _settings: False)
+    approvals: Callable[[S], bool] = field(default=lambda _settings: False)
     tools: bool = True
 
 

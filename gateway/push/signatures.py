@@ -3,12 +3,12 @@ stored; every process of one database has the same key."""
 
 import hashlib
 
-import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from joserfc import jwt
 from joserfc.jwk import ECKey
 
+from gateway.foundation.signing_keys import SigningKey
 from gateway.push.secrets import derive_key
 
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -25,10 +25,8 @@ class Signer:
         number = int.from_bytes(derive_key(material, b"push signing key", 48)) % (_ORDER - 1) + 1
         private = ec.derive_private_key(number, ec.SECP256R1())
         key = ECKey.import_key(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        self._key = ECKey.import_key({**key.as_dict(private=True), "kid": key.thumbprint()})
+        self.key = SigningKey(key, "ES256")
         self._issuer = issuer
-        public = {**self._key.as_dict(private=False), "use": "sig", "alg": "ES256"}
-        self.jwks = msgspec.json.encode({"keys": [public]})
 
     def sign(self, audience: str, message_id: str, task: str, body: bytes, now: int) -> str:
         """A JWT over the digest of the body. `now` is in seconds."""
@@ -41,4 +39,4 @@ class Signer:
             "taskId": task,
             "request_body_sha256": hashlib.sha256(body).hexdigest(),
         }
-        return jwt.encode({"alg": "ES256", "typ": "JWT", "kid": self._key.kid or ""}, claims, self._key)
+        return jwt.encode({"alg": self.key.algorithm, "typ": "JWT", "kid": self.key.kid}, claims, self.key.key)

@@ -18,6 +18,7 @@ from joserfc.jwk import KeySet
 
 from gateway.foundation.addresses import TargetRules
 from gateway.foundation.resolver import Resolver
+from gateway.foundation.signing_keys import key_set
 from gateway.ports.adapter import CallCompleted, TextDelta
 from gateway.push.delivery import PushLimits
 from gateway.push.dispatcher import Dispatcher
@@ -77,7 +78,7 @@ async def test_a_thousand_events_arrive_in_order_at_a_receiver_that_refuses_stal
         refused = len(receiver.letters) - len(receiver.accepted)
         assert (deaths, refused > 50) == (3, True)
         _all_arrived_in_order(core, receiver)
-        _all_verified(receiver, KeySet.import_key_set(json.loads(signer.jwks)))
+        _all_verified(receiver, KeySet.import_key_set(json.loads(key_set([signer.key]))))
 
 
 def _misbehaves(chance: random.Random) -> Answer | str:

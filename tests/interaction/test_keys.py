@@ -164,8 +164,8 @@ async def test_an_address_of_no_kind_is_not_found_in_json(http: httpx2.AsyncClie
 async def test_the_card_says_which_keys_it_takes_in_both_versions(http: httpx2.AsyncClient) -> None:
     card = (await http.get("/.well-known/agent-card.json")).json()
     assert {name: set(scheme) for name, scheme in card["securitySchemes"].items()} == {
-        "bearer": {"httpAuthSecurityScheme", "type", "scheme"},
-        "apiKey": {"apiKeySecurityScheme", "type", "in", "name"},
+        "bearer": {"httpAuthSecurityScheme", "type", "scheme", "description"},
+        "apiKey": {"apiKeySecurityScheme", "type", "in", "name", "description"},
     }
     assert card["securityRequirements"] == [
         {"schemes": {"bearer": {"list": []}}},

@@ -62,7 +62,7 @@ async def test_reasoning_is_shown_apart_from_the_answer_and_not_sent_back(
         part["text"]
         for frame in frames
         for part in frame.event.get("statusUpdate", {}).get("status", {}).get("message", {}).get("parts", ())
-        if part["metadata"] == {"adk_thought": True}
+        if "metadata" not in part
     ]
     assert thoughts == ["Let me think step by step about it."]
     assert streamed_text(frames) == "Thought answer."

@@ -142,7 +142,7 @@ async def test_negotiated_shows_nothing_to_who_does_not_ask(
     assert found.phases == phases
     assert found.answer == "Blue sky."
     assert found.activated == (URI if URI in extensions else None)
-    assert declared(found.card)[0]["params"] == {"exposure": "full", "approvals": False, "clientTools": True}
+    assert declared(found.card)[0]["params"] == {"exposure": "full", "approvals": False, "clientTools": False}
 
 
 async def test_never_shows_nothing_and_the_card_does_not_speak_of_it(tmp_path: Path) -> None:

@@ -141,4 +141,5 @@ factory = AdapterFactory(
     build=build,
     input_modes=("text/plain", "text/*", "application/json", "application/*", "image/*"),
     output_modes=("text/plain", "image/png"),
+    approvals=lambda settings: settings.asks,
 )

@@ -122,6 +122,11 @@ class ResponsesSettings(OpenAISettings):
         return not (self.tools or _BRINGS_TOOLS & self.extra_body.keys())
 
     @property
+    def asks(self) -> bool:
+        """Whether the service may ask before it calls an MCP server, which it does unless it is told not to."""
+        return any(tool["type"] == "mcp" and tool.get("require_approval") != "never" for tool in self.tools)
+
+    @property
     def fields(self) -> dict[str, Json]:
         """The fields of every request. They include the instructions and the tools, because a response does not inherit
         these from the response that it continues."""

@@ -1,7 +1,7 @@
 """The JSON of an agent card, which serves clients of A2A 1.0 and 0.3: each version ignores the members of the other.
 
 Law: a card holds no empty string, array or object, because signature checkers drop them; the scopes of security requirements
-are the exception. Source: A2A 1.0, section 4.4; A2A 0.3.0, section 5.5.
+are the exception. Source: A2A 1.0, sections 4.4 and 8.4; A2A 0.3.0, section 5.5.
 """
 
 import msgspec
@@ -14,7 +14,8 @@ _TRANSPORTS = ("JSONRPC", "HTTP+JSON")
 
 
 def card_json(card: AgentCard) -> dict[str, Json]:
-    found: dict[str, Json] = {**without_empty(msgspec.to_builtins(card)), **_for_v0_3(card)}
+    """The card with the members of both versions."""
+    found: dict[str, Json] = {**compact(card), **_for_v0_3(card)}
     required = card.security_requirements
     if required is not None:
         # An empty list means a scheme without scopes; without the lists nothing would be required.
@@ -22,6 +23,15 @@ def card_json(card: AgentCard) -> dict[str, Json]:
         found["security"] = [
             {name: scopes["list"] for name, scopes in requirement["schemes"].items()} for requirement in required
         ]
+    if card.security_schemes is not None:
+        found["securitySchemes"] = {name: each | _scheme_for_v0_3(each) for name, each in card.security_schemes.items()}
+    return found
+
+
+def compact(card: AgentCard) -> dict[str, Json]:
+    """The members of A2A 1.0 that are not empty: what is left of a card in Protocol Buffers, of which a2a-sdk and a2a-js make
+    the JSON that they verify."""
+    found: dict[str, Json] = without_empty(msgspec.to_builtins(card))
     return found
 
 
@@ -38,6 +48,15 @@ def _for_v0_3(card: AgentCard) -> dict[str, Json]:
         "additionalInterfaces": [{"transport": transport, "url": urls[transport]} for transport in spoken],
         **({"supportsAuthenticatedExtendedCard": True} if card.capabilities.extended_agent_card else {}),
     }
+
+
+def _scheme_for_v0_3(scheme: dict[str, Json]) -> dict[str, Json]:
+    """The members of 0.3. They say all that those of 1.0 say, because a2a-sdk 1.3 reads a scheme that has a `type` as one of
+    0.3, and then verifies the signature."""
+    ((kind, members),) = scheme.items()
+    if kind == "httpAuthSecurityScheme":
+        return {"type": "http", **members}
+    return {"type": "apiKey", "in": members["location"], **{n: each for n, each in members.items() if n != "location"}}
 
 
 def without_empty(value: Json) -> Json:

@@ -31,7 +31,7 @@ from gateway.core.turn import commands
 from gateway.core.turn.admission import admitted
 from gateway.core.turn.call_tracker import ToolCallTracker, output_item
 from gateway.core.turn.commands import Command, Publish
-from gateway.core.turn.output import NOTE, OutputBuilder
+from gateway.core.turn.output import OutputBuilder
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.calls import NewItem
 from gateway.ledger.states import ToolCallStatus, TurnStatus
@@ -51,7 +51,7 @@ _REBUILT = "The agent's backend had lost this conversation; it was told again fr
 class TurnFacts(msgspec.Struct, frozen=True):
     """The facts of a turn that its machine uses. `direct_replies` says that the agent may answer with a message without
     a task, `keeps_interrupted` that the model learns the answer of a cancelled call. `rendering` is the form in which
-    the caller sees tool calls; the ledger keeps all details of them."""
+    the caller sees tool calls; the ledger keeps all details of them. `marks_thoughts` is for the output."""
 
     task_id: str
     context_id: str
@@ -64,6 +64,7 @@ class TurnFacts(msgspec.Struct, frozen=True):
     on_owner_conflict: str = "fail"
     tools: ToolPolicy = msgspec.field(default_factory=ToolPolicy)
     rendering: tool_calls.Rendering = tool_calls.EVERYTHING
+    marks_thoughts: bool = False
 
 
 @dataclass(slots=True)
@@ -89,8 +90,9 @@ class TurnMachine:
     _before_end: list[tuple[ToolCall, ToolCallStatus | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._output = OutputBuilder(self.facts.task_id, self.facts.context_id, self.facts.turn, self.clock)
-        self._tracker = ToolCallTracker(self._output, self.facts.rendering)
+        facts = self.facts
+        self._output = OutputBuilder(facts.task_id, facts.context_id, facts.turn, self.clock, facts.marks_thoughts)
+        self._tracker = ToolCallTracker(self._output, facts.rendering)
 
     def receive(self, event: adapter.AdapterEvent, outcome: Settled | None = None) -> list[Command]:
         """`outcome` is that of a result, with what the caller sees of it, if that is known already.
@@ -394,7 +396,7 @@ class TurnMachine:
             return self._output.message(parts, {tool_calls.URI: {"consent": metadata}} | lacks)
         if lacks:
             notes = (text.format(**lacks) for name, text in texts.items() if name in lacks)
-            return self._output.message(tuple(Part(text=note, metadata=NOTE) for note in notes), lacks)
+            return self._output.message(tuple(map(self._output.note, notes)), lacks)
         return None
 
     def _conflict(self, event: adapter.CallCompleted) -> commands.OwnershipConflict | None:

@@ -17,8 +17,8 @@ from gateway.ports import adapter
 from gateway.ports.conversation import AssistantItem, ReasoningItem, gap
 
 REASONING_URI = "https://a2a-gateway.dev/extensions/reasoning/v1"
-NOTE: dict[str, Json] = {"adk_thought": True}
-"""Metadata of a part that does not belong to the answer. Source: google-adk."""
+_THOUGHT: dict[str, Json] = {"adk_thought": True}
+"""The mark of a part that does not belong to the answer. Source: google-adk, convert_a2a_part_to_genai_part."""
 
 
 class _Place(NamedTuple):
@@ -33,12 +33,14 @@ class _Place(NamedTuple):
 @dataclass(slots=True)
 class OutputBuilder:
     """Builds the output of a service call. `out` holds the commands of the current event, `items` the output of the
-    call so far. `answer` is the id of the artifact with the answer, or empty while there is no answer."""
+    call so far. `answer` is the id of the artifact with the answer, or empty while there is no answer. `marks_thoughts` says
+    that notes carry the mark of Google ADK."""
 
     task_id: str
     context_id: str
     turn: str
     clock: Clock
+    marks_thoughts: bool = False
     out: list[Command] = field(default_factory=list)
     items: list[NewItem] = field(default_factory=list)
     answer: str = ""
@@ -128,7 +130,10 @@ class OutputBuilder:
 
     def add_note(self, text: str, metadata: dict[str, Json] | None = None) -> None:
         """Text for followers of the task that does not belong to the answer."""
-        self.publish_status(self.message((Part(text=text, metadata=NOTE),)), metadata)
+        self.publish_status(self.message((self.note(text),)), metadata)
+
+    def note(self, text: str) -> Part:
+        return Part(text=text, metadata=_THOUGHT if self.marks_thoughts else None)
 
     def add_item(self, event: adapter.ItemReady) -> None:
         """An item that may go back to the backend keeps its place among the texts."""

@@ -101,7 +101,6 @@ def _structs() -> dict[str, type[Wire]]:
 
 # Signatures, and security of single skills: no agent of ours declares any.
 NOT_OURS = {
-    "AgentCard": {"signatures"},
     "AgentSkill": {"securityRequirements"},
 }
 

@@ -73,6 +73,7 @@ class Types:
 HEAD = "version: 1\n"
 AGENT = "agents:\n  support:\n    type: openai-chat\n    model: m\n"
 FILE = HEAD + AGENT
+SKILL = "{id: x, name: x, description: d, tags: [t]}"
 
 
 def loaded(
@@ -293,6 +294,25 @@ limits: {{id_length: 35, json_depth: 1, request_body: 10B, stream_keepalive: 1ms
     "media type": (
         f"{FILE}    card: {{input_modes: [text]}}",
         "gateway.yaml:6:26: agents.support.card.input_modes[0]: must be a media type such as text/plain, not 'text'",
+    ),
+    "extended card without skills": (
+        f"{FILE}    card: {{extended: {{skills: []}}}}",
+        "gateway.yaml:6:31: agents.support.card.extended.skills: must have at least 1 entry",
+    ),
+    "extended skill twice": (
+        f"{FILE}    card: {{extended: {{skills: [{SKILL}, {SKILL}]}}}}",
+        "gateway.yaml:6:22: agents.support.card.extended: skills has 'x' twice",
+    ),
+    "text that is no key": (
+        f"{FILE}cards: {{signing: {{keys: [secret]}}}}",
+        (
+            "gateway.yaml:6:26: cards.signing.keys[0]: must be a key in PEM (BEGIN PRIVATE KEY or BEGIN PUBLIC KEY), "
+            "without a passphrase"
+        ),
+    ),
+    "no key": (
+        f"{FILE}cards: {{signing: {{keys: []}}}}",
+        "gateway.yaml:6:25: cards.signing.keys: must have at least 1 entry",
     ),
     "section that is a list": (
         f"{FILE}server: [1]",

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.a2a.model import Artifact, Message, Part, Role, TaskArtifactUpdateEvent
-from gateway.core.task_record import ADK, Repeat, TurnOutput, repeats_answers, whole_artifacts
+from gateway.core.task_record import ADK, ForAdk, TurnOutput, suits_adk, whole_artifacts
 
 OPENING = Message(message_id="m", role=Role.USER, parts=(Part(text="hi"),))
 
@@ -17,8 +17,8 @@ def update(artifact: str, text: str, *, append: bool = False, last: bool = False
     ("setting", "named", "expected"),
     [("auto", {ADK}, True), ("auto", {"other"}, False), ("always", set(), True), ("never", {ADK}, False)],
 )
-def test_who_gets_an_answer_whole(setting: Repeat, named: set[str], expected: bool) -> None:
-    assert repeats_answers(setting, frozenset(named)) is expected
+def test_who_gets_an_answer_whole_and_marked_thoughts(setting: ForAdk, named: set[str], expected: bool) -> None:
+    assert suits_adk(setting, frozenset(named)) is expected
 
 
 def test_an_artifact_in_pieces_comes_whole_in_place_of_them() -> None:

@@ -17,7 +17,11 @@ async def test_a_reply_says_its_type_and_length() -> None:
 
 
 async def test_a_reply_without_a_body_has_no_type() -> None:
-    assert await asgi.request(Reply(b"", 304), "GET", "/") == asgi.Answer(304, (("content-length", "0"),), b"")
+    assert await asgi.request(Reply(b"", 404), "GET", "/") == asgi.Answer(404, (("content-length", "0"),), b"")
+
+
+async def test_that_nothing_has_changed_says_nothing_of_the_length_of_what_is_left_out() -> None:
+    assert await asgi.request(Reply(b"", 304), "GET", "/") == asgi.Answer(304, (), b"")
 
 
 async def test_head_gets_the_headers_alone() -> None:

@@ -115,8 +115,8 @@ def tells(message: Message | None = None, metadata: dict[str, Json] | None = Non
     return Publish(TaskStatusUpdateEvent(task_id="t", context_id="c", status=status, metadata=metadata))
 
 
-def thought(text: str) -> Part:
-    return Part(text=text, metadata={"adk_thought": True})
+def note(text: str) -> Part:
+    return Part(text=text)
 
 
 def text(words: str) -> AssistantItem:
@@ -188,7 +188,16 @@ def test_an_artifact_of_its_own_is_shown_as_it_is_and_kept_with_the_answer() -> 
 
 
 def test_progress_is_shown_and_not_stored() -> None:
-    assert play(turn(), Progress("looking"), DONE) == [tells(agent("id-1", thought("looking"))), closes(), ENDED]
+    assert play(turn(), Progress("looking"), DONE) == [tells(agent("id-1", note("looking"))), closes(), ENDED]
+
+
+def test_notes_are_marked_as_thoughts_for_who_knows_the_mark() -> None:
+    marked = {"adk_thought": True}
+    shown, _, end = play(turn(marks_thoughts=True), Progress("looking"), CallCompleted(finish="MAX_TOKENS"))
+    assert shown == tells(agent("id-1", Part(text="looking", metadata=marked)))
+    assert isinstance(end, EndTurn)
+    assert end.message is not None
+    assert [part.metadata for part in end.message.parts] == [marked]
 
 
 def test_the_pending_handle_is_noted_and_not_taken_for_the_confirmed_one() -> None:
@@ -208,7 +217,7 @@ def test_reasoning_is_shown_in_pieces_and_then_whole_before_the_text_after_it() 
     assert play(turn(), ReasoningDelta("h"), ReasoningDelta("m"), TextDelta("yes"), DONE) == [
         tells(metadata={REASONING_URI: {"delta": "h"}}),
         tells(metadata={REASONING_URI: {"delta": "m"}}),
-        tells(agent("id-1", thought("hm"))),
+        tells(agent("id-1", note("hm"))),
         answers(Part(text="yes"), append=False),
         closes(ReasoningItem("hm"), text("yes")),
         ENDED,
@@ -218,7 +227,7 @@ def test_reasoning_is_shown_in_pieces_and_then_whole_before_the_text_after_it() 
 def test_a_reasoning_item_takes_the_place_of_its_pieces() -> None:
     item = ReasoningItem("hm!", {"encrypted": "x"})
     commands = play(turn(), ReasoningDelta("hm"), ItemReady(item, "rs_1"), TextDelta("yes"), DONE)
-    assert commands[1] == tells(agent("id-1", thought("hm!")))
+    assert commands[1] == tells(agent("id-1", note("hm!")))
     assert closed(commands).items == (NewItem(item, "rs_1"), NewItem(text("yes")))
 
 
@@ -227,7 +236,7 @@ def test_a_reasoning_item_without_text_is_shown_by_its_pieces() -> None:
     commands = play(turn(), ReasoningDelta("hm"), ItemReady(item), DONE)
     assert commands == [
         tells(metadata={REASONING_URI: {"delta": "hm"}}),
-        tells(agent("id-1", thought("hm"))),
+        tells(agent("id-1", note("hm"))),
         closes(item),
         ENDED,
     ]
@@ -240,7 +249,7 @@ def test_a_reasoning_item_that_cannot_be_read_is_kept_and_not_shown() -> None:
 
 def test_reasoning_at_the_end_is_kept() -> None:
     commands = play(turn(), ReasoningDelta("hm"), DONE)
-    assert commands[1:] == [tells(agent("id-1", thought("hm"))), closes(ReasoningItem("hm")), ENDED]
+    assert commands[1:] == [tells(agent("id-1", note("hm"))), closes(ReasoningItem("hm")), ENDED]
 
 
 def test_items_are_kept_in_the_order_in_which_they_came() -> None:
@@ -602,7 +611,7 @@ def test_a_call_says_how_its_task_is_left(ending: Ending, status: str, state: Ta
 def test_an_answer_that_is_not_whole_says_why() -> None:
     commands = play(turn(), TextDelta("and th"), CallCompleted(finish="max_output_tokens"))
     why: dict[str, Json] = {"finishReason": "max_output_tokens"}
-    words = Part(text="The answer is not whole: 'max_output_tokens'.", metadata={"adk_thought": True})
+    words = note("The answer is not whole: 'max_output_tokens'.")
     said = commands[-1].message if isinstance(commands[-1], EndTurn) else None
     assert said is not None
     assert (said.parts, said.metadata) == ((words,), why)
@@ -690,7 +699,7 @@ def test_a_failed_call_keeps_what_was_said_and_never_shows_it_to_the_model_again
         metadata={"correlationId": "c0ffee", "errorClass": "interrupted"},
     )
     assert machine.fail(ErrorClass.INTERRUPTED, "c0ffee") == [
-        tells(agent("id-1", thought("hm"))),
+        tells(agent("id-1", note("hm"))),
         AbortCall(
             ErrorClass.INTERRUPTED,
             (NewItem(text("par"), replayable=False), NewItem(ReasoningItem("hm"), replayable=False)),

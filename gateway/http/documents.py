@@ -1,0 +1,81 @@
+"""Documents that a client may keep, and conditional requests for them: If-None-Match before If-Modified-Since.
+
+Source: RFC 9110, sections 8.8 and 13; RFC 9111.
+"""
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime, parsedate_to_datetime
+
+from msgspec.structs import replace
+from starlette.types import Receive, Scope, Send
+
+from gateway.a2a.errors import MethodNotAllowed
+from gateway.http.reply import Headers, Reply, rest_reply
+
+_MAX_AGE = 300
+_READ_ONLY = rest_reply(MethodNotAllowed("this address is read only"), allowed=("GET", "HEAD"))
+_CREDENTIALS = b"authorization, x-api-key, a2a-version, accept"
+
+
+class CachedDocument:
+    """An ASGI application: a document that stays the same until the process ends, for everybody."""
+
+    def __init__(self, body: bytes, started: datetime, alike: bytes | None = None) -> None:
+        """`started` is the time since which the document is valid. `alike` is given where the bytes of the body are left to
+        chance in part, as signatures are: two bodies with the same `alike` say the same."""
+        self._started = started.replace(microsecond=0)
+        self._etag = _etag(body) if alike is None else b"W/" + _etag(alike)
+        headers: Headers = (
+            (b"cache-control", b"public, max-age=%d" % _MAX_AGE),
+            (b"etag", self._etag),
+            (b"last-modified", format_datetime(started.astimezone(UTC), usegmt=True).encode()),
+        )
+        self._whole = Reply(body, headers=headers)
+        self._unchanged = Reply(b"", 304, headers=headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in ("GET", "HEAD"):
+            await _READ_ONLY(scope, receive, send)
+        elif _is_known(scope, self._etag, self._started):
+            await self._unchanged(scope, receive, send)
+        else:
+            await self._whole(scope, receive, send)
+
+
+def private_document(reply: Reply, scope: Scope) -> Reply:
+    """The reply to a GET whose body depends on the caller: only the caller's own cache may keep it, and asks each time."""
+    etag = _etag(reply.body)
+    headers: Headers = (
+        *reply.headers,
+        (b"cache-control", b"private, no-cache"),
+        (b"etag", etag),
+        (b"vary", _CREDENTIALS),
+    )
+    if _is_known(scope, etag, None):
+        return Reply(b"", 304, headers=headers)
+    return replace(reply, headers=headers)
+
+
+def _etag(body: bytes) -> bytes:
+    return b'"%b"' % hashlib.sha256(body).hexdigest()[:32].encode()
+
+
+def _is_known(scope: Scope, etag: bytes, modified: datetime | None) -> bool:
+    """Whether the client has this state of the document."""
+    named = [value for name, value in scope["headers"] if name == b"if-none-match"]
+    if named:
+        # A weak comparison with any of the list, and `*` is any.
+        listed = [tag.strip().removeprefix(b"W/") for value in named for tag in value.split(b",")]
+        return etag.removeprefix(b"W/") in listed or b"*" in listed
+    since = [value for name, value in scope["headers"] if name == b"if-modified-since"]
+    return modified is not None and len(since) == 1 and _is_since(since[0], modified)
+
+
+def _is_since(value: bytes, modified: datetime) -> bool:
+    """Whether nothing has changed since this date. What is no date of HTTP is ignored."""
+    try:
+        date = parsedate_to_datetime(value.decode("ascii"))
+    except (ValueError, TypeError):
+        return False
+    return date.utcoffset() == timedelta(0) and modified <= date

@@ -59,6 +59,8 @@ InvalidAgentResponse = _row("InvalidAgentResponse", -32006, "INTERNAL", 500)
 ExtendedAgentCardNotConfigured = _row("ExtendedAgentCardNotConfigured", -32007, "FAILED_PRECONDITION", 400)
 ExtensionSupportRequired = _row("ExtensionSupportRequired", -32008, "FAILED_PRECONDITION", 400)
 VersionNotSupported = _row("VersionNotSupported", -32009, "FAILED_PRECONDITION", 400)
+TaskGenerationMismatch = _row("TaskGenerationMismatch", -32010, "ABORTED", 409)
+"""Only in the draft of A2A 1.1."""
 ParseError = _row("ParseError", -32700, "INVALID_ARGUMENT", 400)
 """The body is not acceptable JSON."""
 InvalidRequest = _row("InvalidRequest", -32600, "INVALID_ARGUMENT", 400)

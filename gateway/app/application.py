@@ -148,6 +148,7 @@ class Gateway:
             push_configs=push.configs if push is not None else None,
             jwks=build.published_keys(config, push),
             card_signer=build.card_signer(config),
+            draft_1_1=config.protocol.draft_1_1,
         )
         router = Router([*served, *self._health.routes()], redirect_slashes=False, default=NOT_FOUND)
         app: ASGIApp = HostGuard(router.app, allowed_hosts(config.server.host, public_url))

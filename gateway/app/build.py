@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gateway.a2a.model import AgentCard
 from gateway.a2a.redaction import JsonPath, json_path
 from gateway.a2a.tool_calls import Visibility, VisibilityRule
+from gateway.a2a.wire import v1_0, v1_1
 from gateway.app.approvals import approval_rule
 from gateway.config.agents import AgentConfig, ExtendedCardConfig, check_window
 from gateway.config.gateway import GatewayConfig, PushConfig
@@ -114,6 +115,7 @@ def build_agent(
             client_tools=factory.tools,
             push_notifications=config.push.enabled,
             api_keys=config.auth.api_keys.enabled,
+            versions=(v1_0.VERSION, v1_1.VERSION) if config.protocol.draft_1_1 else (v1_0.VERSION,),
         )
         card = signed(card, signer)
     except ValueError as error:

@@ -240,6 +240,16 @@ class PushConfig(ConnectionSettings):
     signing: bool = Field(False, description="Sign notifications; the key is at `/.well-known/jwks.json`.")
 
 
+class ProtocolConfig(Settings):
+    """What is spoken beside the final versions of A2A."""
+
+    draft_1_1: bool = Field(
+        False,
+        description="Also speak the draft of A2A 1.1 (`A2A-Version: 1.1`): generations of tasks, GetTask that waits for the "
+        "next one, messages for one generation. It changes with the draft.",
+    )
+
+
 class LogsConfig(Settings):
     """What the gateway says on standard error."""
 
@@ -276,6 +286,7 @@ class GatewaySections(Settings):
     retention: RetentionConfig = Field(RetentionConfig(), description="How long things are kept.")
     push: PushConfig = Field(PushConfig(), description="Push notifications.")
     cards: CardsConfig = Field(CardsConfig(), description="What all cards say.")
+    protocol: ProtocolConfig = Field(ProtocolConfig(), description="Versions of A2A that are not final.")
     logs: LogsConfig = Field(LogsConfig(), description="What is said on standard error.")
 
 

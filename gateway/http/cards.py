@@ -47,11 +47,12 @@ def build_card(
     client_tools: bool = True,
     push_notifications: bool = False,
     api_keys: bool = False,
+    versions: Sequence[str] = (v1_0.VERSION,),
 ) -> AgentCard:
     """The card of the agent called `name`; without skills, the agent itself is its one skill.
 
     `public_url` is the gateway's. The modes are those of the adapter, for a `card` that names none. `client_tools` says that
-    callers may bring tools of their own.
+    callers may bring tools of their own. `versions` are those of A2A that each interface speaks, the preferred one first.
     """
     address = agent_url(name, public_url)
     title = card.name or name
@@ -62,9 +63,8 @@ def build_card(
         name=title,
         description=description,
         supported_interfaces=tuple(
-            model.AgentInterface(
-                url=address, protocol_binding=binding, tenant=card.tenant, protocol_version=v1_0.VERSION
-            )
+            model.AgentInterface(url=address, protocol_binding=binding, tenant=card.tenant, protocol_version=version)
+            for version in versions
             for binding in ("JSONRPC", "HTTP+JSON")
         ),
         provider=model.AgentProvider(**_given(provider)) if provider else None,

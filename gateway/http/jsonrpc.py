@@ -49,7 +49,7 @@ class JsonRpc:
         incoming = await self._pipeline.admit(scope, agent)
         document = await self._pipeline.read_json(scope, receive)
         name, params = self._open(document.value)
-        dialect = dialects.negotiate(incoming.parameters.version(), dialects.JSON_RPC)
+        dialect = dialects.negotiate(incoming.parameters.version(), self._pipeline.spoken(dialects.JSON_RPC))
         self._code = dialect.code
 
         def read(dialect: Dialect) -> tuple[Method, Any]:
@@ -58,7 +58,7 @@ class JsonRpc:
             return method, dialect.decode(method, params)
 
         envelope = Envelope(b'{"jsonrpc":"2.0","id":%b,"result":' % self._id, b"}", self._error, empty=b"null")
-        return await self._pipeline.invoke(incoming, dialect, read, envelope, size=len(document.body))
+        return await self._pipeline.invoke(incoming, dialect, read, envelope, receive, size=len(document.body))
 
     def _open(self, envelope: Json) -> tuple[str, Json]:
         """Method name and params. Raises: InvalidRequest."""

@@ -17,7 +17,7 @@ from gateway.a2a import limits as checks
 from gateway.a2a.errors import A2AError
 from gateway.a2a.model import Json
 from gateway.a2a.weight import weight
-from gateway.a2a.wire import strict_json
+from gateway.a2a.wire import dialects, strict_json
 from gateway.a2a.wire.dialect import Dialect, Method
 from gateway.config.gateway import LimitsConfig
 from gateway.core.agents import Agent, Agents
@@ -26,6 +26,7 @@ from gateway.foundation.shutdown import Drain
 from gateway.foundation.sizes import LARGE
 from gateway.http.auth import Authenticator, Identity
 from gateway.http.headers import ServiceParameters, refuse_media_type
+from gateway.http.held import ClientGone, while_connected
 from gateway.http.reply import Reply, reason
 from gateway.http.request_log import line_of
 from gateway.http.sse import Envelope, EventResponse, StreamSettings
@@ -53,10 +54,6 @@ class Document(msgspec.Struct, frozen=True):
 
     body: bytes
     value: Json
-
-
-class _ClientGone(Exception):
-    """The client disconnected before its request was complete."""
 
 
 Read = Callable[[Dialect], tuple[Method, Any]]
@@ -93,8 +90,10 @@ class Pipeline:
         clock: Clock,
         drain: Drain,
         quotas: Quotas,
+        *,
+        draft_1_1: bool = False,
     ) -> None:
-        """`drain`, once set, ends every stream."""
+        """`drain`, once set, ends every stream. With `draft_1_1`, the draft of A2A 1.1 is spoken as well."""
         self.agents = agents
         self.limits = msgspec.convert(limits, checks.Limits, from_attributes=True)
         self._body = limits.request_body
@@ -104,14 +103,18 @@ class Pipeline:
         self._clock = clock
         self._operations = operation_table(operations)
         self._quotas = quotas
+        self._draft_1_1 = draft_1_1
+
+    def spoken(self, binding: Mapping[str, Dialect]) -> Mapping[str, Dialect]:
+        """The dialects that the gateway speaks of those of a binding."""
+        return dialects.with_drafts(binding) if self._draft_1_1 else binding
 
     async def admit(self, scope: Scope, agent: str | None, *, admin: bool = False) -> AdmittedRequest:
         """Identifies and admits the caller. With `admin`, only callers that may use the admin API are admitted.
 
         Raises: Unauthenticated, PermissionDenied, TooManyRequests, NotFound.
         """
-        peer = scope.get("client")
-        identity = await self._auth.authenticate(scope["headers"], peer[0] if peer else "")
+        identity = await self._identify(scope)
         if admin and not identity.admin:
             raise errors.PermissionDenied("the admin API needs an admin key")
         self._quotas.request(identity.caller)
@@ -119,6 +122,11 @@ class Pipeline:
             self.agents.resolve(agent, None)
         line_of(scope).principal = identity.caller.principal
         return AdmittedRequest(agent, ServiceParameters.of(scope), identity, scope)
+
+    async def _identify(self, scope: Scope) -> Identity:
+        """Raises: Unauthenticated, TooManyRequests."""
+        peer = scope.get("client")
+        return await self._auth.authenticate(scope["headers"], peer[0] if peer else "")
 
     async def read_json(
         self, scope: Scope, receive: Receive, *, empty: Json = ..., depth: int | None = None
@@ -154,7 +162,7 @@ class Pipeline:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise _ClientGone
+                raise ClientGone
             chunk = message.get("body", b"")
             size += len(chunk)
             if size > self._body:
@@ -167,11 +175,18 @@ class Pipeline:
         return errors.PayloadTooLarge(f"the body is larger than {self._body} bytes")
 
     async def invoke(
-        self, admitted: AdmittedRequest, dialect: Dialect, read: Read, envelope: Envelope, *, size: int = 0
+        self,
+        admitted: AdmittedRequest,
+        dialect: Dialect,
+        read: Read,
+        envelope: Envelope,
+        receive: Receive,
+        *,
+        size: int = 0,
     ) -> ASGIApp:
         """The response of one operation. `read` finds method and request in the dialect; `size` is that of the body.
 
-        Raises: A2AError.
+        Raises: A2AError; ClientGone where the client of a held answer disconnects.
         """
         method, request = read(dialect) if size <= LARGE else await asyncio.to_thread(read, dialect)
         checks.check(request, self.limits)
@@ -195,7 +210,11 @@ class Pipeline:
             on_revocation = partial(self._auth.on_revocation, admitted.identity)
             stream = await self._open_stream(perform, call, request)
             return EventResponse(stream, envelope, self._streams, headers, on_revocation, dialect.event)
-        result = await perform(call, request)
+        if method.held:
+            result = await while_connected(perform(call, request), receive)
+            await self._identify(admitted.scope)  # the credential may have been revoked during the wait
+        else:
+            result = await perform(call, request)
         if result is None:
             body = envelope.empty
         elif weight(result) <= LARGE:
@@ -226,7 +245,7 @@ class Pipeline:
             log.warning("storage unavailable", error=str(error))
             line_of(scope).error = "BUSY"
             response = refuse(_storage_error(error))
-        except _ClientGone:
+        except ClientGone:
             return
         except Exception as error:  # noqa: BLE001  # the caller gets a response to any error, and none of its text
             line_of(scope).error = "INTERNAL_ERROR"

@@ -134,10 +134,11 @@ class Rest:
             return method, dialect.decode(method, self._params(document))
 
         version = self._resource.version
-        dialect = dialects.negotiate(incoming.parameters.version(), version.dialects, version.elsewhere)
+        spoken = self._pipeline.spoken(version.dialects)
+        dialect = dialects.negotiate(incoming.parameters.version(), spoken, version.elsewhere)
         envelope = Envelope(b"", b"", version.errors.body, media_type=self._media_type)
         size = len(document.body) if document else 0
-        response = await self._pipeline.invoke(incoming, dialect, read, envelope, size=size)
+        response = await self._pipeline.invoke(incoming, dialect, read, envelope, receive, size=size)
         if dialect.method(name).operation == "GetExtendedAgentCard" and isinstance(response, Reply):
             return private_document(response, scope)
         return response

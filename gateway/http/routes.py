@@ -67,10 +67,12 @@ def routes(
     push_configs: PushConfigs | None = None,
     jwks: bytes | None = None,
     card_signer: "CardSigner | None" = None,
+    draft_1_1: bool = False,
 ) -> list[BaseRoute]:
-    """The routes of both HTTP bindings, the cards, and the admin API. `drain`, once set, ends every stream."""
+    """The routes of both HTTP bindings, the cards, and the admin API. `drain`, once set, ends every stream; with `draft_1_1`,
+    both bindings also speak the draft of A2A 1.1."""
     clock = clock or Clock()
-    pipeline = Pipeline(operations, agents, auth, limits, clock, drain, quotas or Quotas(clock))
+    pipeline = Pipeline(operations, agents, auth, limits, clock, drain, quotas or Quotas(clock), draft_1_1=draft_1_1)
     started = datetime.fromtimestamp(clock.now() / 1000, UTC)
     cards = Cards(agents, public_url, started, card_signer)
     found: list[BaseRoute] = [

@@ -26,7 +26,7 @@ from gateway.operations.call import EventStream
 OnRevocation = Callable[[Callable[[], None]], AbstractContextManager[None]]
 """While its block runs, it calls the callback when the credential of the request is revoked."""
 
-Translation = Callable[[bytes], bytes]
+Translation = Callable[[int | None, bytes], bytes]
 
 _HEADERS: Headers = (
     (b"content-type", b"text/event-stream"),
@@ -72,7 +72,7 @@ class StreamSettings:
 
 
 def _translated(event: Translation, batch: list[Frame]) -> list[Frame]:
-    return [(number, event(payload)) for number, payload in batch]
+    return [(number, event(number, payload)) for number, payload in batch]
 
 
 class _End(Enum):

@@ -153,20 +153,24 @@ class TaskFilter(msgspec.Struct, frozen=True):
 
 class PageLimits(msgspec.Struct, frozen=True):
     """What a page of tasks may hold: `tasks` tasks, each with the history of its `history` latest turns (None: of all), and
-    with its artifacts or without. It ends with the task that brings it to `size` bytes of JSON."""
+    with its artifacts or without. It ends with the task that brings it to `size` bytes of JSON. `numbers`: with the number of
+    each task's latest event."""
 
     tasks: int
     size: int
     history: int | None = None
     artifacts: bool = False
+    numbers: bool = False
 
 
 class ListedTask(msgspec.Struct, frozen=True):
-    """A task of a page, its turns, or why they cannot be read, and how many bytes of JSON it was read from."""
+    """A task of a page, its turns, or why they cannot be read, and how many bytes of JSON it was read from. `last_event` is the
+    number of its latest event, where that was asked for, else that of its record."""
 
     record: TaskRecord
     turns: tuple[TurnRecord, ...] | CorruptRecord
     size: int
+    last_event: int
 
 
 class TaskPage(msgspec.Struct, frozen=True):

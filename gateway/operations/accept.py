@@ -79,6 +79,8 @@ class MessageIntake:
         replay = await self._replay(incoming)
         if replay is not None:
             return replay
+        if incoming.generation is not None:
+            await self._check_generation(incoming)
         try:
             where = await target(self.ledger, call, incoming.message)
         except UnsupportedOperation:
@@ -109,6 +111,17 @@ class MessageIntake:
             field = "Idempotency-Key" if key.kind == "header" else "message.messageId"
             raise invalid(field, f"{echo(key.key)} was used for another message")
         return replay
+
+    async def _check_generation(self, incoming: Incoming) -> None:
+        """A task that another client has changed is in another state, too: its generation is the better reason to refuse. The
+        units compare again with the number behind which they append, so that one of two clients wins.
+
+        Raises: TaskGenerationMismatch.
+        """
+        call = incoming.call
+        task = await self.ledger.task(call.caller, call.agent.name, incoming.message.task_id or "")
+        if task is not None and task.visible:
+            incoming.check_generation(await self.reader.latest_event(task))
 
     async def _answer(
         self, incoming: Incoming, task: TaskRecord, on_stored: OnStored | None
@@ -288,7 +301,7 @@ def build_plan(
     clock: Clock,
     process: str,
 ) -> Plan:
-    """The unit that opens a turn. Raises: InvalidParams for a handle that is not the thread's."""
+    """The unit that opens a turn. Raises: InvalidParams for a handle that is not the thread's; TaskGenerationMismatch."""
     call = incoming.call
     if isinstance(where, KnownContext):
         row, public, known, task = where.context.id, where.context.public_id, where.context.thread, where.task
@@ -301,6 +314,7 @@ def build_plan(
     else:
         task_id, now = task.id, max(clock.now(), task.status_at)
         number = task.last_event if closed is None else closed.number
+        incoming.check_generation(number)
         event = entry(status_update(task, status(TaskState.WORKING, timestamp(now))))
     accept = Accept(
         caller=call.caller,

@@ -5,7 +5,10 @@ from typing import Protocol
 
 import msgspec
 
+from gateway.a2a.draft_1_1 import numbered
+from gateway.a2a.model import Task
 from gateway.a2a.tool_calls import Rendering, rendering
+from gateway.a2a.wire import v1_1
 from gateway.core.agents import Agent
 from gateway.ledger.events import Frame
 from gateway.ledger.threads import Caller
@@ -30,6 +33,15 @@ class OperationCall(msgspec.Struct, frozen=True):
     def rendering(self) -> Rendering:
         """What the caller sees of tool calls."""
         return rendering(self.agent.policies.tool_calls, self.caller.principal, self.named)
+
+    @property
+    def shows_generations(self) -> bool:
+        """Whether tasks have generations in the caller's version."""
+        return self.version == v1_1.VERSION
+
+    def shown(self, task: Task, number: int) -> Task:
+        """The task as the caller's version has it. `number` is that of its latest event."""
+        return numbered(task, number) if self.shows_generations else task
 
 
 class EventStream(Protocol):

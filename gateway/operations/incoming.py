@@ -11,7 +11,8 @@ from functools import cached_property
 import msgspec
 from msgspec.structs import replace
 
-from gateway.a2a.errors import A2AError, ContentTypeNotSupported, FieldViolation, echo
+from gateway.a2a.draft_1_1 import ConditionalConfiguration, generation
+from gateway.a2a.errors import A2AError, ContentTypeNotSupported, FieldViolation, TaskGenerationMismatch, echo
 from gateway.a2a.model import Message, Part, SendMessageRequest
 from gateway.core.agents import Agent
 from gateway.core.tools.answers import AG2_RESULTS, Answers, answers
@@ -32,7 +33,8 @@ class Incoming(msgspec.Struct, frozen=True, dict=True):
     """A message to an agent, read once.
 
     The metadata of `message` holds the checked declarations of the client's tools; `digest` is the digest of the message as the
-    client sent it. `push` is the push configuration that came with the message.
+    client sent it. `push` is the push configuration that came with the message. `generation` is the one in which its task has
+    to be; None for any, and for a new task.
     """
 
     call: OperationCall
@@ -41,6 +43,7 @@ class Incoming(msgspec.Struct, frozen=True, dict=True):
     digest: str
     output_modes: tuple[str, ...] = ()
     push: PushDraft | None = None
+    generation: int | None = None
 
     @cached_property
     def answers(self) -> Answers:
@@ -51,13 +54,27 @@ class Incoming(msgspec.Struct, frozen=True, dict=True):
     def preferences(self) -> Preferences:
         return Preferences(self.output_modes, self.call.named)
 
+    def check_generation(self, number: int) -> None:
+        """`number` is that of the latest event of the task. Raises: TaskGenerationMismatch."""
+        current = generation(number)
+        if self.generation not in (None, current):
+            raise TaskGenerationMismatch(
+                f"Task generation mismatch: expected {self.generation} but current generation is {current}",
+                metadata={
+                    "taskId": self.message.task_id or "",
+                    "expectedGeneration": str(self.generation),
+                    "currentGeneration": str(current),
+                },
+            )
+
 
 async def read_message(call: OperationCall, request: SendMessageRequest, push: PushDraft | None = None) -> Incoming:
     """Raises: ContentTypeNotSupported, InvalidParams."""
     check_content(call.agent, request)
     message = request.message
     key, digest_ = idempotency_key(call, message), digest(message)
-    return Incoming(call, await _with_tools(call.agent, message), key, digest_, _output_modes(request), push)
+    modes, wanted = _output_modes(request), _generation(request)
+    return Incoming(call, await _with_tools(call.agent, message), key, digest_, modes, push, wanted)
 
 
 def idempotency_key(call: OperationCall, message: Message) -> IdempotencyKey | None:
@@ -87,6 +104,13 @@ async def _with_tools(agent: Agent, message: Message) -> Message:
 
 def _output_modes(request: SendMessageRequest) -> tuple[str, ...]:
     return (request.configuration.accepted_output_modes if request.configuration else None) or ()
+
+
+def _generation(request: SendMessageRequest) -> int | None:
+    configuration = request.configuration
+    if not request.message.task_id or not isinstance(configuration, ConditionalConfiguration):
+        return None
+    return configuration.if_generation_match
 
 
 def check_content(agent: Agent, request: SendMessageRequest) -> None:

@@ -64,12 +64,13 @@ class PausedTurns:
     async def answer(self, incoming: Incoming, task: TaskRecord, on_stored: OnStored) -> TurnRun | Replay | PausedTurn:
         """The turn that continues; a Replay where it still waits; the paused turn, closed, where the message answers nothing.
 
-        Raises: InvalidParams; Conflict when the turn waits no more.
+        Raises: InvalidParams; TaskGenerationMismatch; Conflict when the turn waits no more.
         """
         call, shown = incoming.call, incoming.call.rendering
         paused = await paused_turn.load(self.ledger, self.clock, call.caller, task, shown)
         if paused is None:
             raise Conflict(f"the turn of task {task.id!r} waits no more")
+        incoming.check_generation(paused.number)
         given = incoming.answers
         if not given and not paused.takes_words:
             paused.close()

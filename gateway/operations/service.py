@@ -4,6 +4,7 @@ not exist for it; an answer without a stream is the drained stream."""
 from collections.abc import Awaitable
 
 from gateway.a2a import model
+from gateway.a2a.draft_1_1 import LongPollRequest
 from gateway.a2a.errors import (
     Busy,
     PushNotificationNotSupported,
@@ -25,6 +26,7 @@ from gateway.operations import page_tokens
 from gateway.operations.accept import MessageIntake
 from gateway.operations.call import EventStream, OperationCall
 from gateway.operations.incoming import read_message
+from gateway.operations.long_poll import LongPolls
 from gateway.operations.paused_turns import OnStored, PausedTurns
 from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import Quotas
@@ -64,8 +66,9 @@ class Operations:
         self._push_configs = push_configs
         self._reader = TaskReader(ledger, runner)
         self._paused = PausedTurns(ledger, runner, fanout, clock)
-        runs = (quotas or Quotas(clock)).runs
-        self._intake = MessageIntake(ledger, runner, fanout, clock, self._reader, self._paused, runs)
+        quotas = quotas or Quotas(clock)
+        self._intake = MessageIntake(ledger, runner, fanout, clock, self._reader, self._paused, quotas.runs)
+        self._polls = LongPolls(ledger, runner, fanout, self._reader, drain, quotas.streams)
 
     # --- messages
 
@@ -75,7 +78,7 @@ class Operations:
         waits = not (configuration and configuration.return_immediately)
         begun: list[model.Task] = []
         accepted = await self._accept(
-            call, request, None if waits else lambda run: begun.append(run.live.snapshot(history_length=history))
+            call, request, None if waits else lambda run: begun.append(_snapshot(call, run, history))
         )
         task_id = accepted.task if isinstance(accepted, Replay) else accepted.live.id
         run = self._runner.run_of(task_id) if isinstance(accepted, Replay) else accepted
@@ -89,7 +92,7 @@ class Operations:
         if run is not None and waits:
             await run.ended()
             if run.live.status.state in TERMINAL | INTERRUPTED:
-                return model.SendMessageResponse(task=run.live.snapshot(history_length=history))
+                return model.SendMessageResponse(task=_snapshot(call, run, history))
         return model.SendMessageResponse(task=await self._reader.task(call, task_id, history))
 
     async def _accept(
@@ -110,7 +113,7 @@ class Operations:
         self._fanout.check_room()
         streams: list[TaskStream] = []
         try:
-            accepted = await self._accept(call, request, lambda run: streams.append(self._stream_from_start(run)))
+            accepted = await self._accept(call, request, lambda run: streams.append(self._stream_from_start(call, run)))
             if isinstance(accepted, Replay):
                 return await self._stream_again(call, accepted.task)
             reply = await accepted.reply()
@@ -124,12 +127,12 @@ class Operations:
             return message_stream(reply)
         return stream
 
-    def _stream_from_start(self, run: TurnRun) -> TaskStream:
+    def _stream_from_start(self, call: OperationCall, run: TurnRun) -> TaskStream:
         """The Task as it was accepted, then every event of its turn."""
         number = run.live.journal.number
         subscription = self._fanout.open(run.live.id).subscribe()
         run.done.add_done_callback(lambda _: subscription.end())
-        return TaskStream([task_frame(run.live.snapshot(), number)], number, subscription)
+        return TaskStream([task_frame(_snapshot(call, run), number)], number, subscription)
 
     async def _stream_again(self, call: OperationCall, task_id: str) -> EventStream:
         """A stream for a repeated message: the Task, then all events that the first stream shows from this point on."""
@@ -157,6 +160,8 @@ class Operations:
     # --- tasks
 
     def get_task(self, call: OperationCall, request: model.GetTaskRequest) -> Awaitable[model.Task]:
+        if isinstance(request, LongPollRequest) and request.current_generation is not None:
+            return self._polls.task(call, request, request.current_generation)
         return self._reader.task(call, request.id, request.history_length)
 
     async def list_tasks(self, call: OperationCall, request: model.ListTasksRequest) -> model.ListTasksResponse:
@@ -168,9 +173,10 @@ class Operations:
             after=page_tokens.decode(self._page_secret, call, request),
         )
         size = request.page_size if request.page_size is not None else _PAGE_SIZE
-        limits = PageLimits(size, _PAGE_BYTES, request.history_length, bool(request.include_artifacts))
+        artifacts = bool(request.include_artifacts)
+        limits = PageLimits(size, _PAGE_BYTES, request.history_length, artifacts, numbers=call.shows_generations)
         found = await self._ledger.tasks(call.caller, call.agent.name, where, limits)
-        tasks = await self._reader.page(found.tasks, limits)
+        tasks = await self._reader.page(call, found.tasks, limits)
         token = ""
         if found.more or len(tasks) < len(found.tasks):
             last = found.tasks[len(tasks) - 1].record
@@ -188,7 +194,7 @@ class Operations:
                 self._runner.request_cancel(run)
                 await run.ended()
                 if run.live.status.state is model.TaskState.CANCELED:
-                    return run.live.snapshot()
+                    return _snapshot(call, run)
             record = await self._reader.record(call, request.id)
             if asked and record.state is model.TaskState.CANCELED:
                 return await self._reader.task(call, request.id)
@@ -224,7 +230,7 @@ class Operations:
                 current = await self._reader.live(run.live) if call.last_event_id is None else None
                 if current is not None:
                     task, number = current
-                    return TaskStream([await large_task_frame(task, number)], number, subscription)
+                    return TaskStream([await large_task_frame(call.shown(task, number), number)], number, subscription)
             return await self._attach_stored(call, task_id, subscription, with_turn=with_turn)
         except BaseException:
             subscription.close()
@@ -242,9 +248,9 @@ class Operations:
             )
         if resume is None:
             task, number = await self._reader.stored(call, task_id)
-            ready, state = [await large_task_frame(task, number)], task.status.state
+            ready, state = [await large_task_frame(call.shown(task, number), number)], task.status.state
         else:
-            task, later, number = await self._reader.at_event(record, resume)
+            task, later, number = await self._reader.at_event(call, record, resume)
             ready, state = [await large_task_frame(task, None), *later], record.state
         ended = state in TERMINAL or (with_turn and state in INTERRUPTED)
         ledger, tail = self._ledger, self._runner.log_tail
@@ -300,3 +306,8 @@ class Operations:
         if call.agent.extended is None:
             raise UnsupportedOperation(f"The agent {call.agent.name!r} has no extended card.")
         return call.agent.extended(call.caller.principal)
+
+
+def _snapshot(call: OperationCall, run: TurnRun, history_length: int | None = None) -> model.Task:
+    """The task of the turn as it is now, for the caller."""
+    return call.shown(run.live.snapshot(history_length=history_length), run.live.journal.number)

@@ -48,6 +48,12 @@ class TaskReader:
             raise not_found(task_id)
         return record
 
+    async def latest_event(self, record: TaskRecord) -> int:
+        """The number of the task's latest stored event. While a turn has not ended, the log is ahead of the row; the log of an
+        old task is empty."""
+        latest = await self.ledger.latest_events((record.id,))
+        return max(record.last_event, latest.get(record.id, 0))
+
     async def reply(self, call: OperationCall, task_id: str) -> Message | None:
         """The bare message with which the agent answered, so that the task stays hidden."""
         record = await self.ledger.task(call.caller, call.agent.name, task_id)
@@ -59,8 +65,8 @@ class TaskReader:
         if run is not None and not await self._settled(call, task_id):
             current = await self.live(run.live, history_length)
             if current is not None:
-                return current[0]
-        return (await self.stored(call, task_id, history_length))[0]
+                return call.shown(*current)
+        return call.shown(*await self.stored(call, task_id, history_length))
 
     async def _settled(self, call: OperationCall, task_id: str) -> bool:
         """Whether the ledger has the end of the turn. Lists, notifications and resumed streams may show that end before the
@@ -117,29 +123,28 @@ class TaskReader:
         turns = (await self.ledger.turns((record.id,), artifacts=True))[record.id]
         return [TurnOutput.stored(turn) for turn in turns] if turns[-1].ended else None
 
-    async def page(self, listed: Sequence[ListedTask], limits: PageLimits) -> list[Task]:
+    async def page(self, call: OperationCall, listed: Sequence[ListedTask], limits: PageLimits) -> list[Task]:
         """The tasks of a page, as many as fit. A task that cannot be read is shown without its turns."""
         tasks: list[Task] = []
         room = limits.size
         for each in listed:
             if tasks and room <= 0:
                 break
-            record, turns = each.record, each.turns
+            record, turns, number = each.record, each.turns, each.last_event
             room -= each.size
             if isinstance(turns, CorruptRecord):
-                tasks.append(self._unreadable(record, turns))
+                tasks.append(call.shown(self._unreadable(record, turns), number))
                 continue
             outputs = [TurnOutput.stored(turn) for turn in turns]
             try:
                 if limits.artifacts or limits.history != 0:
                     room -= await self._replay_paused(record, turns, outputs)
             except CorruptRecord as error:
-                tasks.append(self._unreadable(record, error))
+                tasks.append(call.shown(self._unreadable(record, error), number))
                 continue
             current, history, artifacts = status_of(record), limits.history, limits.artifacts
-            tasks.append(
-                assemble(record.id, record.context_id, current, outputs, history_length=history, artifacts=artifacts)
-            )
+            task = assemble(record.id, record.context_id, current, outputs, history_length=history, artifacts=artifacts)
+            tasks.append(call.shown(task, number))
         return tasks
 
     def _unreadable(self, record: TaskRecord, error: CorruptRecord) -> Task:
@@ -159,7 +164,7 @@ class TaskReader:
         await off_loop(size, _replay, outputs[-1], turns[-1], events, (0, status_of(record)))
         return size
 
-    async def at_event(self, record: TaskRecord, number: int) -> tuple[Task, list[Frame], int]:
+    async def at_event(self, call: OperationCall, record: TaskRecord, number: int) -> tuple[Task, list[Frame], int]:
         """The task right after event `number`, the later events, and the number of the latest event.
 
         Raises: InvalidParams for a number that no event has.
@@ -172,13 +177,14 @@ class TaskReader:
             # Retention deleted the events: the caller gets their result, however many it has read.
             turns = (await self.ledger.turns((record.id,), artifacts=True))[record.id]
             outputs = [TurnOutput.stored(turn) for turn in turns]
-            return assemble(record.id, record.context_id, status_of(record), outputs), [], latest
+            return call.shown(assemble(record.id, record.context_id, status_of(record), outputs), latest), [], latest
         turns = (await self.ledger.turns((record.id,), artifacts=False))[record.id]
         size = sum(len(payload) for _, payload in events)
         empty = Task(
             id=record.id, context_id=record.context_id, status=status(record.state, timestamp(record.status_at))
         )
-        return await off_loop(size, task_at, empty, turns, events, number), list(events[number:]), latest
+        task = await off_loop(size, task_at, empty, turns, events, number)
+        return call.shown(task, number), list(events[number:]), latest
 
 
 def _replay(

@@ -16,7 +16,11 @@ from gateway.push.secrets import SecretBox, Secrets
 if TYPE_CHECKING:
     from gateway.push.signatures import Signer
 
-CONTENT_TYPES: Mapping[str, str] = {"1.0": "application/a2a+json", "0.3": "application/json"}
+CONTENT_TYPES: Mapping[str, str] = {
+    "1.0": "application/a2a+json",
+    "1.1": "application/a2a+json",
+    "0.3": "application/json",
+}
 """The content type of the bodies of each version of A2A."""
 
 

@@ -3,10 +3,12 @@ and a task that cannot be read hides no other.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import cache
 from typing import Any
+
+import msgspec
 
 from gateway.ledger.errors import CorruptRecord
 from gateway.ledger.tasks import ListedTask, PageLimits, TaskPage, TaskRecord, TurnRecord
@@ -32,8 +34,14 @@ def task_page(
     page, count = queries
     found, more = _tasks(connection, page, values, limits)
     [(total,)] = connection.execute(count, values).fetchall()
-    listed = _with_turns(connection, found, limits)
+    latest = _latest_events(connection, found) if limits.numbers else {}
+    listed = _with_turns(connection, found, latest, limits)
     return TaskPage(tuple(listed), total, more or len(listed) < len(found))
+
+
+def _latest_events(connection: sqlite3.Connection, found: list[_Found]) -> dict[str, int]:
+    tasks = msgspec.json.encode([record.id for record, _, _ in found]).decode()
+    return dict(connection.execute(compiled.LATEST_EVENTS, {"tasks": tasks}).fetchall())
 
 
 def size_of(*texts: str | None) -> int:
@@ -80,7 +88,9 @@ def _task(row: Row, size: int) -> _Found:
         return records.task([*row[:5], None, *row[6:]]), size, error
 
 
-def _with_turns(connection: sqlite3.Connection, found: list[_Found], limits: PageLimits) -> list[ListedTask]:
+def _with_turns(
+    connection: sqlite3.Connection, found: list[_Found], latest: Mapping[str, int], limits: PageLimits
+) -> list[ListedTask]:
     """As many of the tasks as fit, in their order."""
     room = limits.size - sum(size for _, size, _ in found)
     at_once = _rows_of_all(connection, [record.id for record, _, _ in found], limits, room)
@@ -93,7 +103,8 @@ def _with_turns(connection: sqlite3.Connection, found: list[_Found], limits: Pag
         turns = corrupt or (rows if isinstance(rows, CorruptRecord) else _turns(record.id, rows))
         whole = size + (0 if isinstance(rows, CorruptRecord) else sum(map(turn_size, rows)))
         used += whole
-        listed.append(ListedTask(record, turns, whole))
+        # The events of an ended task may have been deleted.
+        listed.append(ListedTask(record, turns, whole, max(record.last_event, latest.get(record.id, 0))))
     return listed
 
 

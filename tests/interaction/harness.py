@@ -193,7 +193,9 @@ class Rest:
 class Gateway:
     """The application with its scripted core, and one binding to speak to it."""
 
-    def __init__(self, binding: Binding, *agents: Agent, limits: LimitsConfig | None = None) -> None:
+    def __init__(
+        self, binding: Binding, *agents: Agent, limits: LimitsConfig | None = None, draft_1_1: bool = False
+    ) -> None:
         self.binding = binding
         self.operations = ScriptedOperations()
         self.drain = Drain()
@@ -207,6 +209,7 @@ class Gateway:
                     drain=self.drain,
                     limits=limits or LimitsConfig(),
                     clock=Clock(now=lambda: 1_795_168_800_000, correlation_id=lambda: CORRELATION_ID),
+                    draft_1_1=draft_1_1,
                 )
             )
         )

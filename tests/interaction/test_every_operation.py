@@ -324,6 +324,7 @@ ERRORS = (
     Refusal(errors.ExtendedAgentCardNotConfigured("x"), -32007, -32007, 400, "FAILED_PRECONDITION"),
     Refusal(errors.ExtensionSupportRequired("x"), -32008, -32600, 400, "FAILED_PRECONDITION"),
     Refusal(errors.VersionNotSupported("x"), -32009, -32600, 400, "FAILED_PRECONDITION"),
+    Refusal(errors.TaskGenerationMismatch("x"), -32010, -32010, 409, "ABORTED"),
     Refusal(errors.invalid("id", "is odd"), -32602, -32602, 400, "INVALID_ARGUMENT"),
     Refusal(errors.NotFound("x"), -32601, -32601, 404, "NOT_FOUND", 404),
     Refusal(errors.Busy("x", retry_after=1), -32603, -32603, 503, "UNAVAILABLE", 503),

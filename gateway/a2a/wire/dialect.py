@@ -18,13 +18,17 @@ _encoder = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method by its `name` in the dialect; `operation` is its name in A2A 1.0. Its parameters are read as a `request`."""
+    """A method by its `name` in the dialect; `operation` is its name in A2A 1.0. Its parameters are read as a `request`.
+
+    `held` says that the answer may wait for an event, so that it ends with its client.
+    """
 
     name: str
     operation: str
     request: type[Wire]
     streaming: bool = False
     needs_extensions: bool = True
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +36,8 @@ class Dialect:
     """`method` raises MethodNotFound; `decode` and `decode_query` give a request of the model and raise InvalidParams.
 
     `decode_query` reads a URL: the pairs of its query, and the fields (by proto name) of its path. `encode` writes a result.
-    `event` writes an event from the line of the log; None: as it is logged. `code` is the JSON-RPC code of an error.
-    `extensions` is the header in which callers and the gateway name extensions.
+    `event` writes an event from its number and the line of the log; None: as it is logged. `code` is the JSON-RPC code of an
+    error. `extensions` is the header in which callers and the gateway name extensions.
     """
 
     version: str
@@ -41,7 +45,7 @@ class Dialect:
     decode: Callable[[Method, Json], Any]
     decode_query: Callable[[Method, Sequence[tuple[str, str]], Mapping[str, str]], Any]
     encode: Callable[[Any], bytes]
-    event: Callable[[bytes], bytes] | None
+    event: Callable[[int | None, bytes], bytes] | None
     code: Callable[[A2AError], int]
     extensions: bytes
 

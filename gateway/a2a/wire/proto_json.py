@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import UnsetType
 
+from gateway.a2a.draft_1_1 import ConditionalConfiguration, LongPollRequest
 from gateway.a2a.errors import InvalidParams, echo, invalid
 from gateway.a2a.model import Json as JsonValue
 from gateway.a2a.model import ListTasksRequest, Part, Role, TaskState, Wire
@@ -30,7 +31,6 @@ _UNSPECIFIED: Mapping[type[StrEnum], str] = {TaskState: "TASK_STATE_UNSPECIFIED"
 
 _CONTENTS = ("text", "raw", "url", "data")
 _MAY_BE_EMPTY = frozenset({"text", "bytes", "file_with_bytes"})
-_INT32 = range(-(2**31), 2**31)
 _DIGITS = re.compile(r"-?[0-9]{1,10}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _TO_STANDARD = str.maketrans("-_", "+/")
@@ -67,15 +67,25 @@ def _only(kind: type, wanted: str) -> Reader:
 _string, _boolean, _mapping = _only(str, "a string"), _only(bool, "true or false"), _only(dict, "an object")
 
 
-def _integer(value: JsonValue) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        textual = isinstance(value, str) and _DIGITS.fullmatch(value)
-        if not (textual or (isinstance(value, float) and value.is_integer())):
-            raise Misfit(f"must be an integer, not {echo(value) if isinstance(value, float | str) else _kind(value)}")
-        value = int(value)
-    if value not in _INT32:
-        raise Misfit("must be an integer of 32 bits")
-    return int(value)
+def _integer_of(bits: int, digits: re.Pattern[str]) -> Reader:
+    allowed = range(-(2 ** (bits - 1)), 2 ** (bits - 1))
+
+    def read(value: JsonValue) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            textual = isinstance(value, str) and digits.fullmatch(value)
+            if not (textual or (isinstance(value, float) and value.is_integer())):
+                raise Misfit(
+                    f"must be an integer, not {echo(value) if isinstance(value, float | str) else _kind(value)}"
+                )
+            value = int(value)
+        if value not in allowed:
+            raise Misfit(f"must be an integer of {bits} bits")
+        return int(value)
+
+    return read
+
+
+_int32, _int64 = _integer_of(32, _DIGITS), _integer_of(64, re.compile(r"-?[0-9]{1,19}"))
 
 
 def base64(value: JsonValue) -> str:
@@ -216,8 +226,7 @@ def _one_content(part: dict[str, Any]) -> None:
 
 def _field(owner: type[Wire], info: msgspec.structs.FieldInfo) -> Field:
     kind = _without_absence(info.type)
-    special = {(Part, "raw"): base64, (ListTasksRequest, "status_timestamp_after"): _timestamp}
-    read = special.get((owner, info.name)) or _reader(kind)
+    read = _SPECIAL.get((owner, info.name)) or _reader(kind)
     read_text = read
     if kind is bool:
         read_text = _boolean_text
@@ -228,6 +237,14 @@ def _field(owner: type[Wire], info: msgspec.structs.FieldInfo) -> Field:
     return Field(info.name, info.encode_name, read, read_text, info.required, kind is Any, drops_empty)
 
 
+_SPECIAL: Mapping[tuple[type[Wire], str], Reader] = {
+    (Part, "raw"): base64,
+    (ListTasksRequest, "status_timestamp_after"): _timestamp,
+    (LongPollRequest, "current_generation"): _int64,
+    (ConditionalConfiguration, "if_generation_match"): _int64,
+}
+
+
 def _without_absence(kind: Any) -> Any:
     if get_origin(kind) not in (Union, UnionType):
         return kind
@@ -236,7 +253,7 @@ def _without_absence(kind: Any) -> Any:
 
 
 def _reader(kind: Any) -> Reader:
-    simple: dict[Any, Reader] = {str: _string, bool: _boolean, int: _integer, Any: lambda value: value}
+    simple: dict[Any, Reader] = {str: _string, bool: _boolean, int: _int32, Any: lambda value: value}
     if kind in simple:
         return simple[kind]
     if get_origin(kind) is tuple:

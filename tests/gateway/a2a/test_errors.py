@@ -16,6 +16,7 @@ TABLE = {
     "ExtendedAgentCardNotConfigured": (-32007, "FAILED_PRECONDITION", 400),
     "ExtensionSupportRequired": (-32008, "FAILED_PRECONDITION", 400),
     "VersionNotSupported": (-32009, "FAILED_PRECONDITION", 400),
+    "TaskGenerationMismatch": (-32010, "ABORTED", 409),
     "ParseError": (-32700, "INVALID_ARGUMENT", 400),
     "InvalidRequest": (-32600, "INVALID_ARGUMENT", 400),
     "MethodNotFound": (-32601, "UNIMPLEMENTED", 404),

@@ -127,6 +127,16 @@ async def test_an_unknown_agent_has_no_card(gateway: Gateway) -> None:
     assert answer.json["error"]["message"] == "no agent is called 'nobody'"
 
 
+def test_a_card_names_each_interface_once_for_every_version_the_preferred_one_first() -> None:
+    card = build_card("support", FULL, "https://a2a.example/", versions=("1.0", "1.1"))
+
+    spoken = [(each.protocol_version, each.protocol_binding) for each in card.supported_interfaces]
+    assert spoken == [("1.0", "JSONRPC"), ("1.0", "HTTP+JSON"), ("1.1", "JSONRPC"), ("1.1", "HTTP+JSON")]
+    assert {(each.url, each.tenant) for each in card.supported_interfaces} == {
+        ("https://a2a.example/a2a/support", FULL.tenant)
+    }
+
+
 def test_a_card_has_the_operators_values() -> None:
     card = without_empty(msgspec.to_builtins(build_card("support", FULL, "https://a2a.example/", provider=PROVIDER)))
 

@@ -45,6 +45,8 @@ REASONS = {
     errors.MethodNotFound: "METHOD_NOT_FOUND",
     errors.InternalError: "INTERNAL_ERROR",
 }
+DRAFT_REASONS = {errors.TaskGenerationMismatch: "TASK_GENERATION_MISMATCH"}
+"""The official SDK does not know the draft of A2A 1.1."""
 TRANSPORT = {
     errors.PayloadTooLarge: 413,
     errors.UnsupportedMediaType: 415,
@@ -58,7 +60,9 @@ TRANSPORT = {
 }
 
 
-@pytest.mark.parametrize(("kind", "expected"), REASONS.items(), ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize(
+    ("kind", "expected"), (REASONS | DRAFT_REASONS).items(), ids=lambda value: getattr(value, "__name__", value)
+)
 def test_reasons_are_those_that_clients_map_back(kind: type[errors.A2AError], expected: str) -> None:
     assert reason(kind("text")) == expected
 

@@ -1,6 +1,7 @@
 """The deliveries of one configuration: in order, at least once, with limited attempts, and without delaying the task."""
 
 import asyncio
+import json
 import sqlite3
 from contextlib import closing
 from typing import Any
@@ -238,6 +239,18 @@ async def test_a_configuration_of_a_version_that_is_not_known_here_is_stopped(co
     [status] = await push.configs.statuses(core.call().caller)
     assert (status.state.value, status.last_error) == ("stopped", "A2A 7.0 is not spoken here")
     assert push.posts.posted == []
+
+
+async def test_a_receiver_of_the_1_1_draft_gets_every_event_with_its_generation(core: Core) -> None:
+    core.agent(ScriptedAdapter(BR, answers("a", "b")))
+    push = PushHarness(core)
+    task = await push.send("hello", version="1.1")
+    await push.deliver()
+
+    posted = [content for _, _, body in push.posts.posted for content in body.values()]
+    assert [content.pop("generation") for content in posted] == ["2", "3", "4"]
+    stored = [json.loads(payload) for _, payload in logged(core.path, task.id)]
+    assert posted == [content for event in stored for content in event.values()]
 
 
 # --- a receiver of A2A 0.3

@@ -162,3 +162,16 @@ async def test_long_texts_are_read_by_their_key_too(ledger: SqliteLedger) -> Non
     assert found is not None
     assert found[1][0].message == message("x" * 3_000_000)
     assert (await ledger.turns(("a",), artifacts=True))["a"] == found[1]
+
+
+async def test_the_latest_events_are_read_where_they_are_asked_for(ledger: SqliteLedger) -> None:
+    await ledger.commit(ACCEPT)
+    await ledger.commit(PREPARE)
+    await ledger.commit(APPEND)
+
+    [plain] = (await page(ledger)).tasks
+    [counted] = (await page(ledger, numbers=True)).tasks
+
+    assert plain.last_event == plain.record.last_event
+    assert counted.last_event == APPEND.events.last
+    assert counted.record == plain.record

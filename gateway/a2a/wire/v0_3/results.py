@@ -150,14 +150,14 @@ def encode(result: Any) -> bytes:
             return line(result)
 
 
-def remembered(translate: Callable[[StreamResponse], Any]) -> Callable[[bytes], bytes]:
+def remembered(translate: Callable[[StreamResponse], Any]) -> Callable[[int | None, bytes], bytes]:
     """The translation of an event of the log, which is made once however many streams it goes to."""
 
     def translated(payload: bytes) -> bytes:
         return line(translate(_events.decode(payload)))
 
     short = lru_cache(maxsize=_REMEMBERED)(translated)
-    return lambda payload: short(payload) if len(payload) <= _REMEMBERED_BYTES else translated(payload)
+    return lambda _number, payload: short(payload) if len(payload) <= _REMEMBERED_BYTES else translated(payload)
 
 
 def of_event(found: StreamResponse) -> Task | Message | StatusUpdate | ArtifactUpdate:

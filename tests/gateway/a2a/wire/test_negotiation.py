@@ -1,9 +1,12 @@
 """The protocol version of a request."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from gateway.a2a.errors import VersionNotSupported
-from gateway.a2a.wire.dialects import HTTP_JSON, JSON_RPC, negotiate
+from gateway.a2a.wire.dialect import Dialect
+from gateway.a2a.wire.dialects import HTTP_JSON, HTTP_JSON_BELOW_V1, JSON_RPC, negotiate, with_drafts
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.0.0", "1.0.42", "01.0"])
@@ -24,3 +27,16 @@ def test_any_other_is_refused_with_those_there_are(version: str | None) -> None:
 
     assert caught.value.metadata == {"supportedVersions": "1.0, 0.3"}
     assert len(caught.value.message) < 200
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.1.0", "1.1.7"])
+@pytest.mark.parametrize("dialects", [JSON_RPC, HTTP_JSON], ids=["JSON-RPC", "HTTP+JSON"])
+def test_a_draft_is_spoken_beside_the_final_versions(version: str, dialects: Mapping[str, Dialect]) -> None:
+    spoken = with_drafts(dialects)
+
+    assert negotiate(version, spoken).version == "1.1"
+    assert {name: spoken[name] for name in dialects} == dialects
+
+
+def test_a_draft_is_not_spoken_where_its_final_version_is_not() -> None:
+    assert with_drafts(HTTP_JSON_BELOW_V1) == HTTP_JSON_BELOW_V1

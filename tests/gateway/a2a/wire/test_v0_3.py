@@ -149,7 +149,7 @@ EVENTS: tuple[tuple[StreamResponse, Any, Any], ...] = (
 
 def translated(found: StreamResponse) -> Any:
     assert DIALECT.event is not None
-    return msgspec.json.decode(DIALECT.event(v1_0.encode(found)))
+    return msgspec.json.decode(DIALECT.event(1, v1_0.encode(found)))
 
 
 def read_by_the_sdk(kind: Any, value: Any) -> Any:
@@ -181,7 +181,7 @@ def test_an_event_is_one_line_for_every_reader() -> None:
     message = Message(message_id="m", role=Role.AGENT, parts=(Part(text=text),))
 
     assert DIALECT.event is not None
-    line = DIALECT.event(v1_0.encode(StreamResponse(message=message)))
+    line = DIALECT.event(None, v1_0.encode(StreamResponse(message=message)))
 
     assert len(line.decode().splitlines()) == 1
     assert msgspec.json.decode(line)["parts"][0]["text"] == text

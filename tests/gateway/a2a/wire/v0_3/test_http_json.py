@@ -153,7 +153,7 @@ EVENTS: tuple[tuple[StreamResponse, Any], ...] = (
 
 def translated(found: StreamResponse) -> Any:
     assert DIALECT.event is not None
-    return msgspec.json.decode(DIALECT.event(v1_0.encode(found)))
+    return msgspec.json.decode(DIALECT.event(1, v1_0.encode(found)))
 
 
 def read_by_the_sdk(kind: Any, value: Any) -> Any:

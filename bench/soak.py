@@ -154,7 +154,7 @@ def free_port():
 
 
 async def drive(target, o, settle, inside):
-    load = Load(target.port, o.rate)
+    load = Load(target.port, target.port + 1000, o.rate)
     sampler = Sampler(target.process.pid, target.db, inside, load)
     print("  ".join(f"{title:>6}" for title, _ in COLUMNS))
     seconds = o.minutes * 60
@@ -201,7 +201,7 @@ def main():
     spec = {
         "name": "soak", "port": free_port(), "path": "/a2a/backend", "caps": {"send"},
         "cmd": sys.executable + " {here}/soak_gateway.py serve -c {here}/soak.yaml",
-        "env": {"BENCH_DB": "{db}", "SOAK_RETENTION": ",".join(map(str, times)), "SOAK_INSIDE": inside,
+        "env": {"BENCH_DB": "{db}", "A2A_GATEWAY__SERVER__GRPC__PORT": "{grpc}", "SOAK_RETENTION": ",".join(map(str, times)), "SOAK_INSIDE": inside,
                 "SOAK_EVERY": str(o.every), "SOAK_SETTLE": str(settle), "SOAK_TRACE": str(o.trace)},
     }  # fmt: skip
     out = pathlib.Path(o.out or HERE / "results" / time.strftime("soak-%Y%m%d-%H%M%S.json"))

@@ -10,9 +10,14 @@ import re
 import time
 import uuid
 
+import grpc
+from a2a.types import a2a_pb2
+from google.protobuf.json_format import ParseDict
 from stack.rawclient import Connection
 
 FINAL = re.compile(rb'"state":"TASK_STATE_(COMPLETED|FAILED|CANCELED|REJECTED)"')
+OLD_FINAL = re.compile(rb'"state":"(completed|failed|canceled|rejected)"')
+OLD_TASK = re.compile(rb'"kind":"task","id":"([^"]+)"')
 TASK = re.compile(rb'"task":\{"id":"([^"]+)"')
 POSTED = re.compile(rb'"taskId":"([^"]+)"')
 NUMBER = re.compile(rb"^id: (\d+)$", re.M)
@@ -28,8 +33,12 @@ KEPT_OPEN = 100
 """Conversations that wait for their next turn, one after the other."""
 
 TURNS = {  # what a message asks of the mock, how often of 100, how its task has to end
-    "send": (41, "n=10 gap=0", "COMPLETED"),
-    "stream": (33, "n=20 gap=2000", "COMPLETED"),
+    "send": (28, "n=10 gap=0", "COMPLETED"),
+    "stream": (22, "n=20 gap=2000", "COMPLETED"),
+    "rest": (6, "n=20 gap=2000", "COMPLETED"),
+    "old": (6, "n=20 gap=2000", "COMPLETED"),
+    "old_rest": (4, "n=10 gap=0", "COMPLETED"),
+    "grpc": (8, "n=20 gap=2000", "COMPLETED"),
     "resume": (7, "n=20 gap=5000", "COMPLETED"),
     "leave": (3, "n=20 gap=5000", "COMPLETED"),
     "cancel": (4, "n=100 gap=20000", "CANCELED"),
@@ -60,11 +69,11 @@ class Client:
             c.transport.close()
         return (await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", self.port))[1]
 
-    async def parts(self, method, path, body=b"", headers=()):
+    async def parts(self, method, path, body=b"", headers=(), version="1.0"):
         """The status, then the body in pieces. Closing it early closes the connection."""
         c = await self.open()
         more = "".join(f"{k}: {v}\r\n" for k, v in headers)
-        head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n{more}Content-Length: {len(body)}\r\n\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nA2A-Version: {version}\r\nContent-Type: application/json\r\n{more}Content-Length: {len(body)}\r\n\r\n"
         c.transport.write(head.encode() + body)
         done = False
         try:
@@ -99,17 +108,21 @@ class Client:
             else:
                 c.transport.close()
 
-    async def request(self, method, path, body=b"", headers=()):
-        parts = [part async for part in self.parts(method, path, body, headers)]
+    async def request(self, method, path, body=b"", headers=(), version="1.0"):
+        parts = [part async for part in self.parts(method, path, body, headers, version)]
         return parts[0], b"".join(parts[1:])
 
     async def call(self, agent, method, params):
         """The body of the answer, a result or an error."""
         return (await self.request("POST", f"/a2a/{agent}", rpc(method, params)))[1]
 
-    async def stream(self, agent, method, params, headers=()):
+    async def stream(self, agent, method, params, headers=(), version="1.0"):
         """Events, as bytes with their number in front."""
-        rest, source = b"", self.parts("POST", f"/a2a/{agent}", rpc(method, params), headers)
+        async for event in self.events(f"/a2a/{agent}", rpc(method, params), headers, version):
+            yield event
+
+    async def events(self, path, body, headers=(), version="1.0"):
+        rest, source = b"", self.parts("POST", path, body, headers, version)
         try:
             status = await anext(source)
             async for part in source:
@@ -164,8 +177,9 @@ class Conversation:
 class Load:
     """`run` for as long as it goes; the counters are read meanwhile."""
 
-    def __init__(self, port, rate):
+    def __init__(self, port, grpc_port, rate):
         self.client, self.rate = Client(port), rate
+        self.grpc_address = f"127.0.0.1:{grpc_port}"
         self.open = collections.deque()
         self.under_way = set()
         self.ok = self.failed = self.late = self.others = 0
@@ -178,7 +192,13 @@ class Load:
         receiver = await asyncio.get_running_loop().create_server(Receiver, "127.0.0.1", 0)
         self.receiver = f"http://127.0.0.1:{receiver.sockets[0].getsockname()[1]}/"
         try:
-            await self.start(seconds)
+            async with grpc.aio.insecure_channel(self.grpc_address) as channel:
+                self.by_grpc = channel.unary_stream(
+                    "/lf.a2a.v1.A2AService/SendStreamingMessage",
+                    a2a_pb2.SendMessageRequest.SerializeToString,
+                    a2a_pb2.StreamResponse.FromString,
+                )
+                await self.start(seconds)
         finally:
             receiver.close()
             for transport in list(Receiver.transports):
@@ -225,7 +245,7 @@ class Load:
         plan = TOOLS if conversation.agent == "tools" else plan
         message = {"messageId": str(uuid.uuid4()), "contextId": conversation.id, "role": "ROLE_USER", "parts": [{"text": f"soak [[mock {plan}]]"}]}
         agent, params = conversation.agent, {"message": message}
-        if kind in ("stream", "resume", "leave", "cancel", "pushed"):
+        if kind in ("stream", "resume", "leave", "cancel", "pushed", "rest", "old", "old_rest", "grpc"):
             task, state = await getattr(self, kind)(agent, params)
         else:
             answer = await self.client.call(agent, "SendMessage", params)
@@ -242,6 +262,39 @@ class Load:
             task = task or task_of(event)
             expected = follow(event, expected)
             state = state_of(event) or state
+        return task, state
+
+    async def rest(self, agent, params):
+        task, state, expected = "", "", 0
+        async for event in self.client.events(f"/a2a/{agent}/message:stream", json.dumps(params).encode()):
+            task = task or task_of(event)
+            expected = follow(event, expected)
+            state = state_of(event) or state
+        return task, state
+
+    async def old(self, agent, params):
+        """A stream of A2A 0.3."""
+        message = old_message(params["message"])
+        task, state, expected = "", "", 0
+        async for event in self.client.stream(agent, "message/stream", {"message": message}, version="0.3"):
+            task = task or OLD_TASK.search(event)[1].decode()
+            expected = follow(event, expected)
+            state = found[-1].decode().upper() if (found := OLD_FINAL.findall(event)) else state
+        return task, state
+
+    async def old_rest(self, agent, params):
+        """A blocking message of A2A 0.3 by HTTP+JSON."""
+        body = json.dumps({"message": old_message(params["message"]), "configuration": {"blocking": True}}).encode()
+        answer = (await self.client.request("POST", f"/a2a/{agent}/v1/message:send", body, version="0.3"))[1]
+        return task_of(answer), state_of(answer)
+
+    async def grpc(self, agent, params):
+        task = state = ""
+        request = ParseDict(params | {"tenant": agent}, a2a_pb2.SendMessageRequest())
+        async for event in self.by_grpc(request, metadata=(("a2a-version", "1.0"),)):
+            task = task or event.task.id
+            if event.status_update.status.state:
+                state = a2a_pb2.TaskState.Name(event.status_update.status.state).removeprefix("TASK_STATE_")
         return task, state
 
     async def pushed(self, agent, params):
@@ -326,6 +379,11 @@ class Load:
             status, answer = await self.client.request("DELETE", f"/admin/api/v1/contexts/{conversation.id}")
             if status != 204:
                 raise Unexpected(f"deleting a context says {status} {answer[:200]!r}")
+
+
+def old_message(message):
+    """The same message in A2A 0.3."""
+    return message | {"kind": "message", "role": "user", "parts": [{"kind": "text", **part} for part in message["parts"]]}
 
 
 def task_of(data):

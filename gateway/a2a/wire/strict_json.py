@@ -90,8 +90,12 @@ def check_text(body: bytes, value: Json) -> None:
 
     Raises: InvalidParams, which names the field, for example `message.parts[0].text`.
     """
-    if _SUSPECT.search(body) is None:
-        return
+    if _SUSPECT.search(body) is not None:
+        check_strings(value)
+
+
+def check_strings(value: Json) -> None:
+    """The same for a value of which no body is known to be free of both."""
     pending: list[tuple[str, Json]] = [("", value)]
     while pending:
         path, item = pending.pop()

@@ -25,6 +25,7 @@ from gateway.a2a.model import Json
 from gateway.a2a.nesting import DEEPEST
 from gateway.a2a.wire import strict_json
 from gateway.foundation.clock import timestamp
+from gateway.http.arrival import arrival_of
 from gateway.http.headers import query
 from gateway.http.pipeline import Pipeline
 from gateway.http.reply import Reply, rest_reply
@@ -80,7 +81,7 @@ class _Admin:
     pipeline: Pipeline
 
     async def _admit(self, scope: Scope, agent: str | None = None) -> Caller:
-        return (await self.pipeline.admit(scope, agent, admin=True)).identity.caller
+        return (await self.pipeline.admit(arrival_of(scope), agent, admin=True)).identity.caller
 
     async def _read(self, scope: Scope, receive: Receive, *, depth: int | None = None) -> Json:
         document = await self.pipeline.read_json(scope, receive, depth=depth)
@@ -94,7 +95,7 @@ class _ContextAdmin(_Admin):
     transfer: ContextTransfer
 
     async def delete(self, scope: Scope, receive: Receive) -> ASGIApp:
-        name = dict(query(scope)).get("agent") or None
+        name = dict(query(scope["query_string"])).get("agent") or None
         caller = await self._admit(scope, name)
         agent = None if name is None else self.pipeline.agents.resolve(name, None)
         await self.contexts.delete(caller, scope["path_params"]["context"], agent)

@@ -48,25 +48,35 @@ def build_card(
     push_notifications: bool = False,
     api_keys: bool = False,
     versions: Sequence[str] = (v1_0.VERSION,),
+    grpc: str | None = None,
 ) -> AgentCard:
     """The card of the agent called `name`; without skills, the agent itself is its one skill.
 
     `public_url` is the gateway's. The modes are those of the adapter, for a `card` that names none. `client_tools` says that
-    callers may bring tools of their own. `versions` are those of A2A that each interface speaks, the preferred one first.
+    callers may bring tools of their own. `versions` are those of A2A that each interface over HTTP speaks, the preferred one
+    first. `grpc` is the address of the gateway's gRPC port, if it has one.
     """
     address = agent_url(name, public_url)
     title = card.name or name
     description = card.description or f"The agent {title}"
     extensions = card_extensions(tool_calls or Visibility(), approvals=approvals, client_tools=client_tools)
+    over_http = (
+        model.AgentInterface(url=address, protocol_binding=binding, tenant=card.tenant, protocol_version=version)
+        for version in versions
+        for binding in ("JSONRPC", "HTTP+JSON")
+    )
+    # One port serves all agents: the tenant says which one is meant.
+    over_grpc = (
+        model.AgentInterface(
+            url=url, protocol_binding="GRPC", tenant=card.tenant or name, protocol_version=v1_0.VERSION
+        )
+        for url in (() if grpc is None else (grpc,))
+    )
     only_skill = model.AgentSkill(id=name, name=title, description=description, tags=(name,))
     return AgentCard(
         name=title,
         description=description,
-        supported_interfaces=tuple(
-            model.AgentInterface(url=address, protocol_binding=binding, tenant=card.tenant, protocol_version=version)
-            for version in versions
-            for binding in ("JSONRPC", "HTTP+JSON")
-        ),
+        supported_interfaces=(*over_http, *over_grpc),
         provider=model.AgentProvider(**_given(provider)) if provider else None,
         version=card.version,
         documentation_url=card.documentation_url,

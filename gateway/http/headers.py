@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from gateway.a2a.errors import UnsupportedMediaType, echo, invalid
 from gateway.a2a.limits import Limits
-from gateway.http.reply import A2A_JSON, JSON
+from gateway.http.reply import A2A_JSON, JSON, Headers
 
 _VERSION = b"a2a-version"
 _EXTENSIONS = (b"a2a-extensions", b"x-a2a-extensions")
@@ -29,13 +29,13 @@ class ServiceParameters(msgspec.Struct, frozen=True):
     _raw: dict[bytes, list[str]]
 
     @classmethod
-    def of(cls, scope: Scope) -> "ServiceParameters":
+    def of(cls, headers: Headers, query_string: bytes) -> "ServiceParameters":
         raw: dict[bytes, list[str]] = {}
-        for name, value in scope["headers"]:
+        for name, value in headers:
             if name in _NAMES:
                 # RFC 9110, section 5.5: a value excludes the spaces and tabs around it.
                 raw.setdefault(name, []).append(value.strip(b" \t").decode("latin-1"))
-        if _VERSION not in raw and (versions := _versions_in_query(scope)):
+        if _VERSION not in raw and (versions := _versions_in_query(query_string)):
             raw[_VERSION] = versions
         return cls(raw)
 
@@ -83,17 +83,17 @@ class ServiceParameters(msgspec.Struct, frozen=True):
         return values[0]
 
 
-def _versions_in_query(scope: Scope) -> list[str]:
-    return [value.strip(" \t") for name, value in query(scope) if name.lower() == "a2a-version"]
+def _versions_in_query(query_string: bytes) -> list[str]:
+    return [value.strip(" \t") for name, value in query(query_string) if name.lower() == "a2a-version"]
 
 
-def query(scope: Scope) -> list[tuple[str, str]]:
+def query(query_string: bytes) -> list[tuple[str, str]]:
     """The parameters of the URL. Raises: InvalidParams."""
-    if not scope["query_string"]:
+    if not query_string:
         return []
     try:
         pairs = parse_qsl(
-            scope["query_string"].decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS
+            query_string.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS
         )
     except ValueError:
         raise invalid("query", f"must be at most {_PARAMETERS} parameters in UTF-8, percent-encoded") from None

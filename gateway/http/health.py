@@ -5,6 +5,7 @@ Law: `/readyz?verbose` names every check; no text of a database or backend is se
 """
 
 import asyncio
+from collections.abc import Mapping
 
 import msgspec
 import structlog
@@ -28,12 +29,16 @@ class Health:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         checks = {"loop": "ok"} if scope["path"] == "/livez" else await self._ready()
-        ready = all(value in ("ok", "no") for value in checks.values())
+        ready = _is_ready(checks)
         body: dict[str, object] = {"status": "ok" if ready else "unavailable"}
         if b"verbose" in scope["query_string"]:
             body["checks"] = checks
         reply = Reply(msgspec.json.encode(body), 200 if ready else 503, headers=((b"cache-control", b"no-store"),))
         await reply(scope, receive, send)
+
+    async def ready(self) -> bool:
+        """Whether the process accepts requests."""
+        return _is_ready(await self._ready())
 
     async def _ready(self) -> dict[str, str]:
         checks = {"database": "ok", "draining": "yes" if self._drain.is_set() else "no"}
@@ -43,3 +48,7 @@ class Health:
             log.warning("database.unavailable", error=str(error))
             checks["database"] = error.trouble
         return checks
+
+
+def _is_ready(checks: Mapping[str, str]) -> bool:
+    return all(value in ("ok", "no") for value in checks.values())

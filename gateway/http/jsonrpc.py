@@ -14,6 +14,7 @@ from gateway.a2a.errors import A2AError, InvalidRequest, MethodNotAllowed, echo
 from gateway.a2a.model import Json
 from gateway.a2a.wire import dialects, strict_json, v1_0
 from gateway.a2a.wire.dialect import Dialect, Method
+from gateway.http.arrival import arrival_of
 from gateway.http.pipeline import Pipeline
 from gateway.http.reply import Reply, error_headers, rest_reply, rpc_error, rpc_status
 from gateway.http.sse import Envelope
@@ -46,7 +47,7 @@ class JsonRpc:
         return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (self._id, rpc_error(error, self._code(error)))
 
     async def _answer(self, agent: str | None, scope: Scope, receive: Receive) -> ASGIApp:
-        incoming = await self._pipeline.admit(scope, agent)
+        incoming = await self._pipeline.admit(arrival_of(scope), agent)
         document = await self._pipeline.read_json(scope, receive)
         name, params = self._open(document.value)
         dialect = dialects.negotiate(incoming.parameters.version(), self._pipeline.spoken(dialects.JSON_RPC))

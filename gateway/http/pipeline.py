@@ -1,10 +1,11 @@
-"""The steps that both HTTP bindings take with a request: caller, agent, body, version, parameters, operation, response.
+"""The steps that all bindings take with a request: caller, agent, body, version, parameters, operation, response.
 
-Law: `Pipeline.invoke` is the only caller of the operations.
+Law: `Pipeline.perform` is the only caller of the operations.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -24,12 +25,13 @@ from gateway.core.agents import Agent, Agents
 from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import Drain
 from gateway.foundation.sizes import LARGE
+from gateway.http.arrival import Arrival
 from gateway.http.auth import Authenticator, Identity
 from gateway.http.headers import ServiceParameters, refuse_media_type
 from gateway.http.held import ClientGone, while_connected
 from gateway.http.reply import Reply, reason
-from gateway.http.request_log import line_of
-from gateway.http.sse import Envelope, EventResponse, StreamSettings
+from gateway.http.request_log import RequestLine, line_of
+from gateway.http.sse import Envelope, EventResponse, OnRevocation, StreamSettings
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.operations.call import EventStream, OperationCall
 from gateway.operations.quotas import CountedStream, Quotas
@@ -46,7 +48,7 @@ class AdmittedRequest(msgspec.Struct, frozen=True):
     agent: str | None
     parameters: ServiceParameters
     identity: Identity
-    scope: Scope
+    arrival: Arrival
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -58,7 +60,17 @@ class Document(msgspec.Struct, frozen=True):
 
 Read = Callable[[Dialect], tuple[Method, Any]]
 Perform = Callable[[OperationCall, Any], Awaitable[Any]]
+Hold = Callable[[Awaitable[Any]], Awaitable[Any]]
 Refuse = Callable[[A2AError], ASGIApp]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What an operation has returned: its result, None where it has none, or its stream. `extensions` are the active ones."""
+
+    extensions: tuple[str, ...]
+    result: Any = None
+    stream: EventStream | None = None
+    on_revocation: OnRevocation = lambda _: nullcontext()
 
 
 def operation_table(operations: Operations) -> Mapping[str, Perform]:
@@ -97,8 +109,8 @@ class Pipeline:
         self.agents = agents
         self.limits = msgspec.convert(limits, checks.Limits, from_attributes=True)
         self._body = limits.request_body
-        self._depth = limits.json_depth
-        self._streams = StreamSettings(drain, self.unexpected, limits.stream_keepalive, limits.stream_blocked)
+        self.depth = limits.json_depth
+        self.streams = StreamSettings(drain, self.unexpected, limits.stream_keepalive, limits.stream_blocked)
         self._auth = auth
         self._clock = clock
         self._operations = operation_table(operations)
@@ -109,24 +121,24 @@ class Pipeline:
         """The dialects that the gateway speaks of those of a binding."""
         return dialects.with_drafts(binding) if self._draft_1_1 else binding
 
-    async def admit(self, scope: Scope, agent: str | None, *, admin: bool = False) -> AdmittedRequest:
+    async def admit(self, arrival: Arrival, agent: str | None, *, admin: bool = False) -> AdmittedRequest:
         """Identifies and admits the caller. With `admin`, only callers that may use the admin API are admitted.
 
         Raises: Unauthenticated, PermissionDenied, TooManyRequests, NotFound.
         """
-        identity = await self._identify(scope)
+        identity = await self._identify(arrival)
         if admin and not identity.admin:
             raise errors.PermissionDenied("the admin API needs an admin key")
         self._quotas.request(identity.caller)
         if agent is not None:
             self.agents.resolve(agent, None)
-        line_of(scope).principal = identity.caller.principal
-        return AdmittedRequest(agent, ServiceParameters.of(scope), identity, scope)
+        arrival.line.principal = identity.caller.principal
+        parameters = ServiceParameters.of(arrival.headers, arrival.query)
+        return AdmittedRequest(agent, parameters, identity, arrival)
 
-    async def _identify(self, scope: Scope) -> Identity:
+    async def _identify(self, arrival: Arrival) -> Identity:
         """Raises: Unauthenticated, TooManyRequests."""
-        peer = scope.get("client")
-        return await self._auth.authenticate(scope["headers"], peer[0] if peer else "")
+        return await self._auth.authenticate(arrival.headers, arrival.peer)
 
     async def read_json(
         self, scope: Scope, receive: Receive, *, empty: Json = ..., depth: int | None = None
@@ -141,7 +153,7 @@ class Pipeline:
         body = await (self._collect(receive) if arrived else self._read_body(scope, receive))
         if not body and empty is not ...:
             return Document(body, empty)
-        depth = self._depth if depth is None else depth
+        depth = self.depth if depth is None else depth
         if len(body) > LARGE:
             return Document(body, await asyncio.to_thread(strict_json.decode, body, depth))
         return Document(body, strict_json.decode(body, depth))
@@ -184,14 +196,33 @@ class Pipeline:
         *,
         size: int = 0,
     ) -> ASGIApp:
-        """The response of one operation. `read` finds method and request in the dialect; `size` is that of the body.
+        """The response of one operation, as `perform` gives it. Raises: A2AError; ClientGone where the client of a held answer
+        disconnects."""
+        outcome = await self.perform(admitted, dialect, read, lambda work: while_connected(work, receive), size=size)
+        headers = ((dialect.extensions, ", ".join(outcome.extensions).encode()),) if outcome.extensions else ()
+        if outcome.stream is not None:
+            return EventResponse(outcome.stream, envelope, self.streams, headers, outcome.on_revocation, dialect.event)
+        result = outcome.result
+        if result is None:
+            body = envelope.empty
+        elif weight(result) <= LARGE:
+            body = dialect.encode(result)
+        else:
+            body = await asyncio.to_thread(dialect.encode, result)
+        return Reply(b"%b%b%b" % (envelope.head, body, envelope.tail), media_type=envelope.media_type, headers=headers)
 
-        Raises: A2AError; ClientGone where the client of a held answer disconnects.
+    async def perform(
+        self, admitted: AdmittedRequest, dialect: Dialect, read: Read, hold: Hold = lambda work: work, *, size: int
+    ) -> Outcome:
+        """Performs one operation. `read` finds method and request in the dialect; `size` is that of the body. `hold` waits for
+        an answer that is held.
+
+        Raises: A2AError, and as `hold`.
         """
         method, request = read(dialect) if size <= LARGE else await asyncio.to_thread(read, dialect)
         checks.check(request, self.limits)
         agent = self.agents.resolve(admitted.agent, request.tenant)
-        line = line_of(admitted.scope)
+        line = admitted.arrival.line
         line.agent, line.operation = agent.name, method.operation
         requested = admitted.parameters.extensions(self.limits)
         active = _activate(agent, requested, method)
@@ -204,24 +235,16 @@ class Pipeline:
             last_event_id=admitted.parameters.last_event_id(),
             version=dialect.version,
         )
-        headers = ((dialect.extensions, ", ".join(active).encode()),) if active else ()
         perform = self._operations[method.operation]
         if method.streaming:
             on_revocation = partial(self._auth.on_revocation, admitted.identity)
             stream = await self._open_stream(perform, call, request)
-            return EventResponse(stream, envelope, self._streams, headers, on_revocation, dialect.event)
-        if method.held:
-            result = await while_connected(perform(call, request), receive)
-            await self._identify(admitted.scope)  # the credential may have been revoked during the wait
-        else:
-            result = await perform(call, request)
-        if result is None:
-            body = envelope.empty
-        elif weight(result) <= LARGE:
-            body = dialect.encode(result)
-        else:
-            body = await asyncio.to_thread(dialect.encode, result)
-        return Reply(b"%b%b%b" % (envelope.head, body, envelope.tail), media_type=envelope.media_type, headers=headers)
+            return Outcome(active, stream=stream, on_revocation=on_revocation)
+        if not method.held:
+            return Outcome(active, result=await perform(call, request))
+        result = await hold(perform(call, request))
+        await self._identify(admitted.arrival)  # the credential may have been revoked during the wait
+        return Outcome(active, result=result)
 
     async def _open_stream(self, perform: Perform, call: OperationCall, request: Any) -> EventStream:
         """A stream that counts against the caller's quota until it is closed."""
@@ -238,19 +261,21 @@ class Pipeline:
         """Sends the response that `work` returns, or the response that `refuse` makes of its error."""
         try:
             response = await work
-        except A2AError as error:
-            line_of(scope).error = reason(error)
-            response = refuse(error)
-        except LedgerUnavailable as error:
-            log.warning("storage unavailable", error=str(error))
-            line_of(scope).error = "BUSY"
-            response = refuse(_storage_error(error))
         except ClientGone:
             return
         except Exception as error:  # noqa: BLE001  # the caller gets a response to any error, and none of its text
-            line_of(scope).error = "INTERNAL_ERROR"
-            response = refuse(self.unexpected(error))
+            response = refuse(self.refusal(error, line_of(scope)))
         await response(scope, receive, send)
+
+    def refusal(self, error: Exception, line: RequestLine) -> A2AError:
+        """The error for the caller, noted in the line of the access log."""
+        if isinstance(error, LedgerUnavailable):
+            log.warning("storage unavailable", error=str(error))
+            error = _storage_error(error)
+        elif not isinstance(error, A2AError):
+            error = self.unexpected(error)
+        line.error = reason(error)
+        return error
 
     def unexpected(self, error: Exception) -> errors.InternalError:
         """The error for the caller after a fault of the gateway; the log has the rest under the same correlation id."""

@@ -24,7 +24,7 @@ JSON = b"application/json"
 A2A_JSON = b"application/a2a+json"
 DOMAIN = "a2a-protocol.org"
 
-_TYPE = "type.googleapis.com/google.rpc."
+TYPES = "type.googleapis.com/google.rpc."
 _MESSAGE = 300
 _VIOLATIONS = 2
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -63,7 +63,8 @@ class Reply(msgspec.Struct, frozen=True):
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else self.body})
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """The text of an error, cut to what fits into any answer."""
     return text if len(text) <= _MESSAGE else text[: _MESSAGE - 1] + "…"
 
 
@@ -72,24 +73,24 @@ def reason(error: A2AError) -> str:
     return _WORDS.sub("_", type(error).__name__).upper()
 
 
-def _details(error: A2AError) -> list[dict[str, Any]]:
-    """The details of an error as google.rpc objects."""
-    info: dict[str, Any] = {"@type": f"{_TYPE}ErrorInfo", "reason": reason(error), "domain": DOMAIN}
+def details(error: A2AError) -> list[dict[str, Any]]:
+    """The details of an error as google.rpc objects, each with its `@type`."""
+    info: dict[str, Any] = {"@type": f"{TYPES}ErrorInfo", "reason": reason(error), "domain": DOMAIN}
     if error.metadata:
-        info["metadata"] = {key: _cut(value) for key, value in error.metadata.items()}
+        info["metadata"] = {key: cut(value) for key, value in error.metadata.items()}
     found = [info]
     if error.violations:
         violations = [
-            {"field": _cut(violation.field), "description": _cut(violation.description)}
+            {"field": cut(violation.field), "description": cut(violation.description)}
             for violation in error.violations[:_VIOLATIONS]
         ]
-        found.append({"@type": f"{_TYPE}BadRequest", "fieldViolations": violations})
+        found.append({"@type": f"{TYPES}BadRequest", "fieldViolations": violations})
     return found
 
 
 def rpc_error(error: A2AError, code: int) -> bytes:
     """The `error` object of JSON-RPC. `code` is the error's code in the version of the request."""
-    return _encoder.encode({"code": code, "message": _cut(error.message), "data": _details(error)})
+    return _encoder.encode({"code": code, "message": cut(error.message), "data": details(error)})
 
 
 def rpc_status(error: A2AError) -> int:
@@ -113,8 +114,8 @@ class RestErrors:
         inner = {
             "code": self.status(error),
             "status": error.grpc,
-            "message": _cut(error.message),
-            "details": _details(error),
+            "message": cut(error.message),
+            "details": details(error),
         }
         return _encoder.encode({**self.beside(error), "error": inner})
 
@@ -125,7 +126,7 @@ class RestErrors:
 
 
 def _beside_of_0_3(error: A2AError) -> dict[str, Json]:
-    return {"code": v0_3.code(error), "type": v0_3.name(error), "message": _cut(error.message)}
+    return {"code": v0_3.code(error), "type": v0_3.name(error), "message": cut(error.message)}
 
 
 REST = RestErrors(status=lambda error: error.http, beside=lambda _: {})

@@ -54,9 +54,13 @@ class RequestLog:
         finally:
             peer = scope.get("client")
             line.peer = peer[0] if peer else None
-            line.ms = int((self._clock.monotonic() - began) * 10_000 + 0.5) / 10
+            line.ms = milliseconds(self._clock.monotonic() - began)
             del scope[_LINE]
             self._access.add(line)
+
+
+def milliseconds(seconds: float) -> float:
+    return int(seconds * 10_000 + 0.5) / 10
 
 
 def line_of(scope: Scope) -> RequestLine:

@@ -14,6 +14,7 @@ from gateway.a2a.errors import A2AError, InvalidRequest, MethodNotAllowed, echo,
 from gateway.a2a.model import Json
 from gateway.a2a.wire import dialects, strict_json
 from gateway.a2a.wire.dialect import Dialect, Method
+from gateway.http.arrival import arrival_of
 from gateway.http.documents import private_document
 from gateway.http.headers import query, wants_a2a_json
 from gateway.http.pipeline import Document, Pipeline
@@ -122,7 +123,7 @@ class Rest:
         name = self._resource.operations.get(scope["method"])
         if name is None:
             raise MethodNotAllowed(f"{echo(scope['method'])} is not a method of this address")
-        incoming = await self._pipeline.admit(scope, agent)
+        incoming = await self._pipeline.admit(arrival_of(scope), agent)
         document = None
         if scope["method"] == "POST":
             document = await self._pipeline.read_json(scope, receive, empty={} if self._resource.optional_body else ...)
@@ -130,7 +131,7 @@ class Rest:
         def read(dialect: Dialect) -> tuple[Method, Any]:
             method = dialect.method(name)
             if document is None:
-                return method, dialect.decode_query(method, query(scope), self._fields)
+                return method, dialect.decode_query(method, query(scope["query_string"]), self._fields)
             return method, dialect.decode(method, self._params(document))
 
         version = self._resource.version

@@ -21,12 +21,8 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope, Send
 
 from gateway.a2a.errors import NoSuchAddress
-from gateway.config.gateway import LimitsConfig
-from gateway.core.agents import Agents
 from gateway.foundation.clock import Clock
-from gateway.foundation.shutdown import Drain
 from gateway.http.admin import admin_routes
-from gateway.http.auth import Authenticator
 from gateway.http.cards import Cards
 from gateway.http.documents import CachedDocument
 from gateway.http.jsonrpc import JsonRpc
@@ -35,8 +31,6 @@ from gateway.http.reply import rest_reply
 from gateway.http.rest import Resource, Rest, resource, resource_below_v1
 from gateway.operations.contexts import Contexts, ContextTransfer
 from gateway.operations.push_configs import PushConfigs
-from gateway.operations.quotas import Quotas
-from gateway.operations.service import Operations
 
 if TYPE_CHECKING:
     from gateway.http.card_signatures import CardSigner
@@ -53,28 +47,19 @@ NOT_FOUND = rest_reply(NoSuchAddress("nothing stands at this address"))
 
 
 def routes(
-    operations: Operations,
-    agents: Agents,
-    auth: Authenticator,
+    pipeline: Pipeline,
+    clock: Clock,
     *,
     public_url: str,
-    drain: Drain,
-    limits: LimitsConfig = LimitsConfig(),  # noqa: B008  # frozen
-    clock: Clock | None = None,
     contexts: Contexts | None = None,
     transfer: ContextTransfer | None = None,
-    quotas: Quotas | None = None,
     push_configs: PushConfigs | None = None,
     jwks: bytes | None = None,
     card_signer: "CardSigner | None" = None,
-    draft_1_1: bool = False,
 ) -> list[BaseRoute]:
-    """The routes of both HTTP bindings, the cards, and the admin API. `drain`, once set, ends every stream; with `draft_1_1`,
-    both bindings also speak the draft of A2A 1.1."""
-    clock = clock or Clock()
-    pipeline = Pipeline(operations, agents, auth, limits, clock, drain, quotas or Quotas(clock), draft_1_1=draft_1_1)
+    """The routes of both HTTP bindings, the cards, and the admin API."""
     started = datetime.fromtimestamp(clock.now() / 1000, UTC)
-    cards = Cards(agents, public_url, started, card_signer)
+    cards = Cards(pipeline.agents, public_url, started, card_signer)
     found: list[BaseRoute] = [
         _A2A(pipeline, cards),
         Route("/.well-known/agent-card.json", cards),

@@ -17,7 +17,9 @@ from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import Drain
 from gateway.http.auth import NoAuthentication
 from gateway.http.cards import build_card
+from gateway.http.pipeline import Pipeline
 from gateway.http.routes import routes
+from gateway.operations.quotas import Quotas
 from gateway.ports.adapter import AdapterEvent, ServiceRequest
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 from tests.interaction import asgi
@@ -199,20 +201,18 @@ class Gateway:
         self.binding = binding
         self.operations = ScriptedOperations()
         self.drain = Drain()
-        self.app = Starlette(
-            routes=list(
-                routes(
-                    self.operations,
-                    Agents(agents or (agent("echo"),)),
-                    NoAuthentication(),
-                    public_url=URL,
-                    drain=self.drain,
-                    limits=limits or LimitsConfig(),
-                    clock=Clock(now=lambda: 1_795_168_800_000, correlation_id=lambda: CORRELATION_ID),
-                    draft_1_1=draft_1_1,
-                )
-            )
+        clock = Clock(now=lambda: 1_795_168_800_000, correlation_id=lambda: CORRELATION_ID)
+        self.pipeline = Pipeline(
+            self.operations,
+            Agents(agents or (agent("echo"),)),
+            NoAuthentication(),
+            limits or LimitsConfig(),
+            clock,
+            self.drain,
+            Quotas(clock),
+            draft_1_1=draft_1_1,
         )
+        self.app = Starlette(routes=routes(self.pipeline, clock, public_url=URL))
 
     async def ask(self, operation: str, params: dict[str, Any], **headers: str) -> asgi.Answer:
         return await self.exchange(self.binding.ask(operation, params), **headers)

@@ -1,0 +1,121 @@
+"""The calls of A2AService. Law: a caller is admitted before its message is read; an operation that has begun goes on when
+its caller leaves, as over HTTP; only the task of a call touches its context, because gRPC frees what is behind it at its end.
+
+Source: A2A 1.0, section 10.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from typing import Any
+
+from gateway.a2a.weight import weight
+from gateway.a2a.wire import dialects, v1_0_proto
+from gateway.a2a.wire.dialect import Dialect, Method
+from gateway.foundation.access_log import AccessLog
+from gateway.foundation.clock import Clock
+from gateway.foundation.off_loop import off_loop
+from gateway.grpc.connections import host_and_port
+from gateway.grpc.context import CallerGone, Context, receive, refuse, send_metadata, send_within
+from gateway.grpc.streaming import StreamedCall
+from gateway.http.arrival import Arrival
+from gateway.http.pipeline import Outcome, Pipeline
+from gateway.http.reply import Headers
+from gateway.http.request_log import RequestLine, milliseconds
+
+Pipelines = Callable[[], AbstractContextManager[Pipeline]]
+"""The pipeline of the latest configuration, which stays open while the block runs."""
+
+
+class A2AService:
+    """`operations` runs what callers have begun."""
+
+    def __init__(
+        self, pipelines: Pipelines, operations: asyncio.TaskGroup, clock: Clock, access: AccessLog | None
+    ) -> None:
+        """`access` is None where requests get no line."""
+        self._pipelines = pipelines
+        self._operations = operations
+        self._clock = clock
+        self._access = access
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def end(self) -> None:
+        """Ends the operations that still run."""
+        for task in self._running:
+            task.cancel()
+
+    async def call(self, name: str, path: str, context: Context) -> None:
+        """One call of the method of this name. Raises: CallerGone."""
+        peer = host_and_port(context.peer())
+        line = RequestLine(method="POST", path=path, peer=peer[0] if peer else None)
+        began = self._clock.monotonic()
+        try:
+            with self._pipelines() as pipeline:
+                await self._answer(pipeline, name, line, context)
+        finally:
+            line.ms = milliseconds(self._clock.monotonic() - began)
+            if self._access is not None:
+                self._access.add(line)
+
+    async def _answer(self, pipeline: Pipeline, name: str, line: RequestLine, context: Context) -> None:
+        try:
+            await self._perform(pipeline, name, line, context)
+            line.status = 200
+        except CallerGone:
+            raise
+        except Exception as error:  # noqa: BLE001  # the caller gets a status for any error, and none of its text
+            failure = pipeline.refusal(error, line)
+            line.status = failure.http
+            refuse(context, failure)
+
+    async def _perform(self, pipeline: Pipeline, name: str, line: RequestLine, context: Context) -> None:
+        admitted = await pipeline.admit(Arrival(_headers(context), line.peer or "", line), None)
+        payload = await receive(context)
+        dialect = dialects.negotiate(admitted.parameters.version(), dialects.GRPC)
+
+        def read(dialect: Dialect) -> tuple[Method, Any]:
+            method = dialect.method(name)
+            return method, dialect.decode(method, v1_0_proto.params(method, payload, pipeline.depth))
+
+        outcome = await self._outcome(pipeline.perform(admitted, dialect, read, size=len(payload)))
+        active = ((dialect.extensions.decode(), ", ".join(outcome.extensions)),) if outcome.extensions else ()
+        if outcome.stream is not None:
+            call = StreamedCall(context, outcome.stream, pipeline.streams, dialect.event or bytes)
+            await call.run(active, admitted.parameters.last_event_id(), outcome.on_revocation)
+            return
+        result = outcome.result
+        message = b"" if result is None else await off_loop(weight(result), dialect.encode, result)
+        await send_metadata(context, active)
+        await send_within(pipeline.streams.send_timeout, context, message)
+
+    async def _outcome(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """What the operation returns or raises. When the caller leaves, it goes on, and its stream is closed."""
+        task = self._operations.create_task(_attempt(work))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            found = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait((task,))
+            late = None if task.cancelled() else task.result()
+            if isinstance(late, Outcome) and late.stream is not None:
+                await late.stream.aclose()
+            raise
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+async def _attempt(work: Coroutine[Any, Any, Outcome]) -> Outcome | Exception:
+    """An error as a value, because one that is raised would end the group."""
+    try:
+        return await work
+    except Exception as error:  # noqa: BLE001  # raised again by the task of the call
+        return error
+
+
+def _headers(context: Context) -> Headers:
+    """The metadata of the call as headers of HTTP, without binary ones."""
+    found = context.invocation_metadata() or ()
+    return [(name.encode(), value.encode()) for name, value in found if isinstance(value, str)]

@@ -1,0 +1,84 @@
+"""The events of a task as the messages of a call. Law: however the call ends, its stream is closed; a caller that reads
+nothing is waited for as long as over HTTP, and no longer.
+
+A message has no place for the number of its event. The initial metadata give the number that the first message stands at, in
+`last-event-id`; each later message is the next event, so a caller counts.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from grpc.aio import BaseError
+
+from gateway.a2a.errors import Busy, Unauthenticated
+from gateway.foundation.off_loop import off_loop
+from gateway.foundation.watchdog import Watchdog
+from gateway.grpc.context import CallerGone, Context, Metadata, Stuck, send_metadata
+from gateway.http.sse import OnRevocation, StreamSettings
+from gateway.ledger.events import Frame
+from gateway.operations.call import EventStream
+
+
+class StreamedCall:
+    """A call of a streaming operation, from its first event on."""
+
+    def __init__(
+        self, context: Context, stream: EventStream, settings: StreamSettings, event: Callable[[bytes], bytes]
+    ) -> None:
+        """`event` translates the logged events."""
+        self._context = context
+        self._stream = stream
+        self._settings = settings
+        self._event = event
+        self._end: Exception | None = None
+        self._reading = asyncio.timeout(None)
+
+    async def run(self, metadata: Metadata, resumed: int | None, on_revocation: OnRevocation) -> None:
+        """Returns at the end of the stream. `resumed` is the number of the event that the stream is resumed from.
+
+        Raises: A2AError where it ends before its task, CallerGone, and whatever the stream raises.
+        """
+        draining = partial(
+            self._stop, Busy("The gateway is shutting down; subscribe again with last-event-id.", retry_after=1)
+        )
+        revoked = partial(self._stop, Unauthenticated("the API key is not valid any more", presented=True))
+        sending = Watchdog(self._settings.send_timeout, partial(self._stop, Stuck()))
+        try:
+            async with self._reading:
+                with self._settings.drain.on_set(draining), on_revocation(revoked):
+                    await self._pump(sending, metadata, resumed)
+        except TimeoutError:
+            if self._end is None:
+                raise
+        finally:
+            sending.close()
+            await self._stream.aclose()
+        if self._end is not None:
+            raise self._end
+
+    async def _pump(self, sending: Watchdog, metadata: Metadata, resumed: int | None) -> None:
+        begun = False
+        async for batch in self._stream:
+            messages = await off_loop(sum(len(payload) for _, payload in batch), self._translated, batch)
+            if messages and not begun:
+                begun = True
+                sending.begin()
+                first = batch[0][0] if batch[0][0] is not None else resumed
+                number = () if first is None else (("last-event-id", str(first)),)
+                await send_metadata(self._context, (*metadata, *number))
+            try:
+                for message in messages:
+                    sending.begin()
+                    await self._context.write(message)
+            except BaseError:
+                raise CallerGone from None
+            sending.end()
+
+    def _translated(self, batch: list[Frame]) -> list[bytes]:
+        return [self._event(payload) for _, payload in batch]
+
+    def _stop(self, end: Exception) -> None:
+        if self._end is None:
+            self._end = end
+            self._reading.reschedule(0)

@@ -1,0 +1,250 @@
+"""The port: TLS, keys, the access log, and what a caller may send and leave undone."""
+
+import asyncio
+import os
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from gateway.config.gateway import LimitsConfig
+from gateway.foundation.access_log import AccessLog
+from gateway.foundation.clock import Clock
+from gateway.grpc import connections, context
+from gateway.grpc.server import Bounds, GrpcServer, Tls
+from gateway.http.auth import KeyAuthentication
+from tests.gateway.grpc.calling import LARGEST, VERSION, Served, channel_to, details, path, refused, serving
+from tests.gateway.grpc.test_service import FIRST, SECOND, streaming
+from tests.gateway.http.test_auth import Keys
+from tests.interaction.harness import SEND
+from tests.support.certificates import certificate
+
+# --- who calls
+
+
+async def test_tls_is_spoken_with_the_certificate_of_the_files(tmp_path: Path) -> None:
+    file = certificate(tmp_path, "localhost")
+    trusting = grpc.ssl_channel_credentials(file.read_bytes())
+    async with serving(tls=Tls(file, file), credentials=trusting) as served:
+        task = await served.call("GetTask", {"id": "task-1"})
+        async with channel_to(served.port) as plain:
+            error = await refused(plain.unary_unary(path("GetTask"))(b"", metadata=VERSION, timeout=10))
+
+    assert task.id == "task-1"
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("header", ["authorization", "x-api-key"])
+async def test_a_key_is_taken_from_the_metadata(header: str) -> None:
+    keys = Keys()
+    key = keys.issue("alice")
+    async with serving(auth=KeyAuthentication(keys, Clock())) as served:
+        none = await refused(served.call("GetTask", {"id": "task-1"}))
+        credential = f"Bearer {key}" if header == "authorization" else key
+        await served.call("GetTask", {"id": "task-1"}, (*VERSION, (header, credential)))
+
+    assert none.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert details(none)[0]["reason"] == "UNAUTHENTICATED"
+    assert served.operations.calls[0][1].caller.principal == "alice"
+
+
+async def test_a_stream_ends_when_its_key_is_revoked() -> None:
+    keys = Keys()
+    key = keys.issue("alice")
+    auth = KeyAuthentication(keys, Clock())
+    operations, _ = streaming([(1, FIRST)], stays_open=True)
+    async with serving(auth=auth, operations=operations) as served, asyncio.TaskGroup() as group:
+        rechecks = group.create_task(auth.run())
+        call = served.call("SendStreamingMessage", SEND, (*VERSION, ("x-api-key", key)))
+        await anext(aiter(call))
+        keys.revoke(key)
+        error = await refused(call)
+        rechecks.cancel()
+
+    assert (error.code(), error.details()) == (grpc.StatusCode.UNAUTHENTICATED, "the API key is not valid any more")
+
+
+async def test_every_call_has_a_line_in_the_access_log() -> None:
+    lines: list[Any] = []
+    with AccessLog(now=lambda: 0, write=lines.extend) as access:
+        async with serving(access=access) as served:
+            await served.call("GetTask", {"id": "task-1"})
+            await refused(served.call("GetTask", {"id": "task-1"}, metadata=()))
+
+    answered, failed = (line for _, line in lines)
+    assert (answered.method, answered.path, answered.principal, answered.agent, answered.operation) == (
+        "POST",
+        path("GetTask"),
+        "anonymous",
+        "echo",
+        "GetTask",
+    )
+    assert (answered.status, answered.peer, failed.status, failed.error) == (
+        200,
+        "127.0.0.1",
+        400,
+        "VERSION_NOT_SUPPORTED",
+    )
+
+
+# --- what is sent
+
+
+async def test_a_message_over_the_limit_is_refused() -> None:
+    async with serving() as served:
+        error = await refused(served.raw(path("SendMessage"), b"\x0a" + bytes(LARGEST)))
+        await served.call("GetTask", {"id": "task-1"})
+
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@pytest.mark.parametrize(
+    "payload", [b"\xff" * 100, b"\x12\x7f", b"\x0b" * 1000, bytes(100)], ids=["ones", "cut", "groups", "zeros"]
+)
+async def test_a_message_that_is_none_is_refused(payload: bytes) -> None:
+    async with serving() as served:
+        error = await refused(served.raw(path("SendMessage"), payload))
+
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert details(error)[0]["reason"] == "PARSE_ERROR"
+
+
+async def test_a_compressed_message_is_refused() -> None:
+    async with serving() as served:
+        error = await refused(served.call("SendMessage", SEND, compression=grpc.Compression.Gzip))
+
+    assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_a_call_without_a_message_is_refused() -> None:
+    async with serving() as served:
+        call = served.channel.stream_unary(path("GetTask"))(iter(()), metadata=VERSION)
+        error = await refused(call)
+
+    assert (error.code(), error.details()) == (grpc.StatusCode.INVALID_ARGUMENT, "the call has no message")
+
+
+async def test_a_message_that_does_not_arrive_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "_MESSAGE_TIMEOUT", 0.1)
+    async with serving() as served:
+        call = served.channel.stream_unary(path("GetTask"))(metadata=VERSION)
+        error = await refused(call)
+
+    assert error.details() == "the message did not arrive within 0.1 s"
+
+
+# --- what is not read
+
+
+async def test_a_caller_that_reads_nothing_loses_its_connection() -> None:
+    large = SECOND.replace(b"Hi", b"x" * 100_000)
+    operations, stream = streaming([(1, FIRST)], *([(number, large)] for number in range(2, 100)))
+    limits = LimitsConfig.model_construct(stream_blocked=0.3)
+    async with serving(operations=operations, limits=limits) as served, asyncio.timeout(20):
+        call = served.call("SendStreamingMessage", SEND)
+        await anext(aiter(call))
+        await stream.closed.wait()
+        error = await refused(call)
+
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_caller_with_no_window_loses_its_connection() -> None:
+    """The status of a call needs no window, its answer does: a peer that grants none keeps neither the call nor the memory."""
+    limits = LimitsConfig.model_construct(stream_blocked=0.3)
+    async with serving(limits=limits) as served, asyncio.timeout(20):
+        reading, writing = await asyncio.open_connection("127.0.0.1", served.port)
+        writing.write(_preface(window=0) + _request(path("SendMessage"), served.port))
+        await writing.drain()
+        try:
+            while await reading.read(65536):
+                pass
+        finally:
+            writing.close()
+        await served.call("GetTask", {"id": "task-1"})
+
+
+def _preface(window: int) -> bytes:
+    return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(4, 0, 0, struct.pack(">HI", 4, window))
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
+
+
+def _request(where: str, port: int) -> bytes:
+    """The call as HTTP/2 frames, its headers as literals of HPACK."""
+    headers = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": where,
+        ":authority": f"127.0.0.1:{port}",
+        "te": "trailers",
+        "content-type": "application/grpc",
+        "a2a-version": "1.0",
+    }
+    block = b"".join(b"\x00" + _literal(name) + _literal(value) for name, value in headers.items())
+    message = b"\x12\x0f\x0a\x01m\x20\x01\x2a\x08\x0a\x06" + b"Hello!"
+    return _frame(1, 4, 1, block) + _frame(0, 1, 1, b"\x00" + struct.pack(">I", len(message)) + message)
+
+
+def _literal(text: str) -> bytes:
+    return bytes((len(text),)) + text.encode()
+
+
+# --- the port
+
+
+async def test_a_port_that_is_taken_is_refused() -> None:
+    async with serving() as served:
+        with pytest.raises(OSError, match="cannot listen"):
+            GrpcServer("127.0.0.1", served.port, None, Bounds(LARGEST, 15, 15))
+
+
+async def test_its_sockets_are_known_so_that_no_copy_of_the_process_keeps_them() -> None:
+    async with serving() as served:
+        await served.call("GetTask", {"id": "task-1"})
+        known = list(served.server.descriptors())
+        ports = {_own_port(descriptor) for descriptor in known}
+
+    assert len(known) == 2  # the listening one, and a connection
+    assert ports == {served.port}
+
+
+def _own_port(descriptor: int) -> int:
+    with socket.socket(fileno=os.dup(descriptor)) as each:
+        port: int = each.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:127.0.0.1:5000", ("127.0.0.1", 5000)),
+        ("ipv6:%5B::1%5D:5000", ("::1", 5000)),
+        ("unix:/tmp/socket", None),
+        ("", None),
+    ],
+)
+def test_the_address_of_a_peer(peer: str, address: tuple[str, int] | None) -> None:
+    assert connections.host_and_port(peer) == address
+
+
+async def test_retiring_lets_calls_end_and_takes_no_more() -> None:
+    operations, stream = streaming([(1, FIRST)], stays_open=True)
+    async with serving(operations=operations) as served, asyncio.timeout(20):
+        call = served.call("SendStreamingMessage", SEND)
+        await anext(aiter(call))
+        await asyncio.gather(served.server.retire(10), _refused_then_drained(served, call))
+    assert stream.closed.is_set()
+
+
+async def _refused_then_drained(served: Served, call: Any) -> None:
+    async with channel_to(served.port) as other:
+        error = await refused(other.unary_unary(path("GetTask"))(b"", metadata=VERSION))
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+    served.drain.set()
+    assert (await refused(call)).code() is grpc.StatusCode.UNAVAILABLE

@@ -14,6 +14,7 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.app.application import Gateway, running
+from gateway.app.grpc_port import open_grpc
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
 from gateway.engine.runtime import Pace
@@ -30,11 +31,12 @@ _DATABASE = "gateway.db"
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """A gateway in this process."""
+    """A gateway in this process. `grpc` is its port for gRPC, None where it has none."""
 
     url: str
     gateway: Gateway
     database: Path
+    grpc: int | None = None
 
 
 async def _pass(_: float) -> None:
@@ -56,11 +58,14 @@ async def local_gateway(
     clock: Clock | None = None,
     registry: Registry | None = None,
     pace: Pace | None = None,
+    grpc: bool = False,
 ) -> AsyncIterator[Local]:
-    """Runs a gateway on a free loopback port. `agents` is the YAML below `agents:`, `settings` that of other sections."""
+    """Runs a gateway on a free loopback port. `agents` is the YAML below `agents:`, `settings` that of other sections. With
+    `grpc` it serves gRPC on another."""
     front = _Front()
     plugins = registry or Registry()
-    async with serve(front) as url:
+    port = {"server.grpc.port": 0} if grpc else {}
+    async with serve(front) as url, AsyncExitStack() as stack:
         config = load(
             _document(agents, settings),
             source="test.yaml",
@@ -68,11 +73,17 @@ async def local_gateway(
             plugins=plugins,
             base_dir=directory,
             # What a command says on standard error is compared with what the test expects.
-            overrides={"server.public_url": url, "logs.requests": False, "logs.turns": False},
+            overrides={"server.public_url": url, "logs.requests": False, "logs.turns": False, **port},
         )
-        async with running(config, plugins, clock, pace) as gateway:
-            front.app = gateway.app
-            yield Local(url, gateway, directory / _DATABASE)
+        server = open_grpc(config)
+        if server is not None:
+            bound = config.server.bound_to(config.server.port, server.port)
+            config = config.model_copy(update={"server": bound})
+        gateway = await stack.enter_async_context(running(config, plugins, clock, pace))
+        if server is not None:
+            await stack.enter_async_context(gateway.serving_grpc(server))
+        front.app = gateway.app
+        yield Local(url, gateway, directory / _DATABASE, None if server is None else server.port)
 
 
 @pytest.fixture

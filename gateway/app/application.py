@@ -3,7 +3,8 @@ sources of tools and the limits that a configuration describes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
 
 from starlette.routing import Router
 from starlette.types import ASGIApp
@@ -23,6 +24,7 @@ from gateway.foundation.shutdown import Drain
 from gateway.http.auth import KeyAuthentication, NoAuthentication
 from gateway.http.health import Health
 from gateway.http.host_guard import HostGuard, allowed_hosts
+from gateway.http.pipeline import Pipeline
 from gateway.http.request_log import RequestLine, RequestLog
 from gateway.http.routes import NOT_FOUND, routes
 from gateway.ledger.port import Ledger
@@ -35,6 +37,9 @@ from gateway.operations.quotas import Quotas
 from gateway.operations.service import Operations
 from gateway.scheduling.leases import LeaseTimes
 from gateway.scheduling.runner import Runner
+
+if TYPE_CHECKING:
+    from gateway.grpc.server import GrpcServer
 
 Sources = Mapping[str, AttachedSource]
 
@@ -120,6 +125,10 @@ class Gateway:
                 for task in tasks:
                     task.cancel()
 
+    def serving_grpc(self, server: "GrpcServer") -> AbstractAsyncContextManager[None]:
+        """The server answers calls while the block runs."""
+        return server.serving(self.app.pipelines, self._health.ready, self.drain, self._clock, self._requests)
+
     def log_refused(self, status: int, peer: str | None) -> None:
         """The line of a request that never reached `app`."""
         if self._requests is not None:
@@ -134,17 +143,14 @@ class Gateway:
 
     def _loaded(self, config: GatewayConfig, agents: Agents, sources: Sources) -> LoadedConfig:
         push, public_url = self._push, config.server.public_url
+        auth = self._keys if config.auth.api_keys.enabled else NoAuthentication()
+        pipeline = Pipeline(self._operations, agents, auth, config.limits, self._clock, self.drain, self._quotas)
         served = routes(
-            self._operations,
-            agents,
-            self._keys if config.auth.api_keys.enabled else NoAuthentication(),
+            pipeline,
+            self._clock,
             public_url=public_url,
-            drain=self.drain,
-            limits=config.limits,
-            clock=self._clock,
             contexts=self._contexts,
             transfer=self._transfer,
-            quotas=self._quotas,
             push_configs=push.configs if push is not None else None,
             jwks=build.published_keys(config, push),
             card_signer=build.card_signer(config),
@@ -154,7 +160,7 @@ class Gateway:
         app: ASGIApp = HostGuard(router.app, allowed_hosts(config.server.host, public_url))
         if self._requests is not None:
             app = RequestLog(app, self._requests, self._clock)
-        return LoadedConfig(app, agents, tuple(each.source for each in sources.values()))
+        return LoadedConfig(app, agents, pipeline, tuple(each.source for each in sources.values()))
 
     async def _wait_unused(self, agents: Agents) -> None:
         """Returns when neither a deletion nor a turn uses these agents, which a reload has replaced."""

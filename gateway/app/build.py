@@ -116,6 +116,7 @@ def build_agent(
             push_notifications=config.push.enabled,
             api_keys=config.auth.api_keys.enabled,
             versions=(v1_0.VERSION, v1_1.VERSION) if config.protocol.draft_1_1 else (v1_0.VERSION,),
+            grpc=config.server.grpc_address,
         )
         card = signed(card, signer)
     except ValueError as error:

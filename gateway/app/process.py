@@ -4,12 +4,14 @@ messages at once; running turns have until the end of the grace."""
 import asyncio
 import gc
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import structlog
 
 from gateway.app.application import Gateway, running
+from gateway.app.grpc_port import open_grpc
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid
@@ -35,17 +37,25 @@ async def serve(
 
     `reload` reads the configuration again, at every SIGHUP and in a thread; it raises ConfigInvalid.
 
-    Raises: OSError when the address cannot be bound, ValueError and LedgerUnavailable as `running`.
+    Raises: OSError when the address cannot be bound, ConfigInvalid as `open_grpc`, ValueError and LedgerUnavailable as
+    `running`.
     """
     bound = listen(config.server.host, config.server.port)
     with bound:
-        served = config.model_copy(update={"server": config.server.bound_to(bound.getsockname()[1])})
+        grpc = open_grpc(config)
+        ports = bound.getsockname()[1], None if grpc is None else grpc.port
+        served = config.model_copy(update={"server": config.server.bound_to(*ports)})
         signals = Signals()
-        async with running(served, Registry(), on_built=partial(_log_built, served)) as gateway:
+        async with (
+            running(served, Registry(), on_built=partial(_log_built, served)) as gateway,
+            nullcontext() if grpc is None else gateway.serving_grpc(grpc),
+        ):
             server = HttpServer(gateway.app, bound, served.limits.stream_blocked, gateway.log_refused)
             # The objects that exist at this point stay alive, so no later collection examines them.
             gc.freeze()
             gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
+            if grpc is not None:
+                log.info("start.grpc", host=config.server.host, port=grpc.port)
             with signals.watched(reloads=reload is not None):
                 async with asyncio.TaskGroup() as group:
                     serving = group.create_task(server.serve())
@@ -58,6 +68,8 @@ async def serve(
                     server.retire()
                     gateway.drain.set()
                     gateway.runner.retired = True
+                    if grpc is not None:
+                        group.create_task(grpc.retire(config.server.shutdown_grace))
                     await _wait_drained(gateway, signals, config.server.shutdown_grace)
                     server.stop()
 

@@ -2,8 +2,8 @@
 adapter or a source of tools is closed only when neither a request nor a turn can use it any more."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.core.agents import Agents
 from gateway.foundation.shutdown import ActiveCount
+from gateway.http.pipeline import Pipeline
 from gateway.ports.adapter import Adapter
 from gateway.ports.tools import ToolSource
 
@@ -20,13 +21,15 @@ log = structlog.get_logger("gateway.app.reload")
 
 @dataclass(eq=False, slots=True)
 class LoadedConfig:
-    """The agents of one configuration, the sources of their tools, and the application that serves them.
+    """The agents of one configuration, the sources of their tools, the pipeline of their requests, and the application that
+    serves them over HTTP.
 
     `requests` are those that are being answered.
     """
 
     app: ASGIApp
     agents: Agents
+    pipeline: Pipeline
     sources: tuple[ToolSource, ...] = ()
     requests: ActiveCount = field(default_factory=ActiveCount)
 
@@ -70,6 +73,13 @@ class ReloadableApp:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         return self._latest(scope, receive, send)
+
+    @contextmanager
+    def pipelines(self) -> Iterator[Pipeline]:
+        """The pipeline of the latest configuration, which stays open while the block runs."""
+        latest = self._latest
+        with latest.requests:
+            yield latest.pipeline
 
     def replace(self, following: LoadedConfig) -> None:
         """`following` gets new requests; the one before is closed when nothing uses it any more."""

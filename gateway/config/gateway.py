@@ -19,6 +19,7 @@ from gateway.config.settings import (
     Count,
     CountOrZero,
     Duration,
+    LocalPath,
     LongKey,
     Network,
     Settings,
@@ -33,7 +34,10 @@ from gateway.config.settings import (
 from gateway.config.tools import ToolConfig
 from gateway.foundation.addresses import http_url, is_loopback, local_url
 from gateway.foundation.clock import ID_LENGTH
+from gateway.foundation.tls import check_certificate
 from gateway.ledger.leases import LONGEST_LEASE
+
+Port = Annotated[int, Field(ge=0, le=65535)]
 
 _SQLITE = "sqlite:///"
 _SMALLEST_DEPTH = 8
@@ -51,6 +55,17 @@ def _base_url(value: str) -> str:
     if "?" in value or "#" in value:
         raise ValueError("must not have a query or a fragment: paths are put behind it")
     return _in_ascii(value.rstrip("/"))
+
+
+def _host_and_port(value: str) -> str:
+    try:
+        parts = urlsplit(f"//{value}")
+        whole = parts.hostname and parts.port and parts.netloc == value and "@" not in value
+    except ValueError:
+        whole = False
+    if not whole:
+        raise ValueError("must be a host and a port, as grpc.example.com:443")
+    return value
 
 
 def _in_ascii(url: str) -> str:
@@ -75,11 +90,35 @@ def _sqlite_url(value: str, info: ValidationInfo) -> str:
     return f"{_SQLITE}{base_dir(info) / Path(path)}"
 
 
+class TlsConfig(Settings):
+    """The certificate of a server."""
+
+    certificate: LocalPath = Field(description="File with the certificate and those in between (PEM).")
+    key: LocalPath = Field(description="File with the private key of the certificate (PEM).")
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> Self:
+        check_certificate(self.certificate, self.key)
+        return self
+
+
+class GrpcConfig(Settings):
+    """A port for A2A over gRPC, besides that of HTTP. It needs `a2a-gateway[grpc]`."""
+
+    port: Port = Field(description="Port to listen on, on the host of the server; 0 lets the system choose one.")
+    public_address: Annotated[Text, AfterValidator(_host_and_port)] | None = Field(
+        None,
+        description="Address that clients use, as the cards say it, such as grpc.example.com:443; the host of `public_url` and "
+        "the port when not given.",
+    )
+    tls: TlsConfig | None = Field(None, description="Speak TLS on this port; plain text when not given.")
+
+
 class ServerConfig(Settings):
     """Where the gateway listens, and under which address clients reach it."""
 
     host: Text = Field("127.0.0.1", description="Address to listen on.")
-    port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 lets the system choose one.")
+    port: Port = Field(8080, description="Port to listen on; 0 lets the system choose one.")
     public_url: Annotated[WebUrl, AfterValidator(_base_url)] = Field(
         default_factory=_public_address,
         description="Address that clients use, as the cards say it; derived from host and port when not given.",
@@ -87,15 +126,26 @@ class ServerConfig(Settings):
     shutdown_grace: Duration = Field(
         duration("30s"), description="How long running turns may take to end after SIGTERM."
     )
+    grpc: GrpcConfig | None = Field(None, description="A port for A2A over gRPC; none when not given.")
+
+    @property
+    def grpc_address(self) -> str | None:
+        """Address of the gRPC port as the cards say it; None where there is none."""
+        if self.grpc is None:
+            return None
+        host = urlsplit(self.public_url).hostname or ""
+        return self.grpc.public_address or f"{f'[{host}]' if ':' in host else host}:{self.grpc.port}"
 
     @property
     def local_url(self) -> str:
         """Address under which this machine reaches the gateway, whatever the cards say."""
         return local_url(self.host, self.port)
 
-    def bound_to(self, port: int) -> "ServerConfig":
-        """The same settings with the port that the system chose; a given `public_url` stays."""
+    def bound_to(self, port: int, grpc_port: int | None = None) -> "ServerConfig":
+        """The same settings with the ports that the system chose; a given `public_url` stays."""
         update: dict[str, Any] = {"port": port}
+        if self.grpc is not None:
+            update["grpc"] = self.grpc.model_copy(update={"port": grpc_port})
         if "public_url" not in self.model_fields_set:
             update["public_url"] = _public_address({"host": self.host, "port": port})
         return self.model_copy(update=update)

@@ -48,6 +48,22 @@ def check_authorities(ca: Path) -> None:
         raise ValueError(f"the file {ca} cannot be read: {(error.strerror or str(error)).lower()}") from error
 
 
+def check_certificate(certificate: Path, key: Path) -> None:
+    """Raises: ValueError for files that a server cannot use, with the reason."""
+    for file in (certificate, key):
+        try:
+            file.read_bytes()
+        except OSError as error:
+            raise ValueError(f"the file {file} cannot be read: {(error.strerror or str(error)).lower()}") from error
+    try:
+        # Without a password, so that an encrypted key is refused, and does not ask the terminal for one.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except ssl.SSLError as error:
+        raise ValueError(
+            f"the files {certificate} and {key} hold no certificate in PEM with its unencrypted key"
+        ) from error
+
+
 def check_environment(env: Mapping[str, str]) -> None:
     """OpenSSL says nothing of a file or a folder that is not there: all that it would add is not trusted.
 

@@ -3,8 +3,11 @@
 import subprocess
 import sys
 
+import pytest
 
-def test_the_composition_root_does_not_load_the_http_client_of_backends() -> None:
-    code = "import sys, gateway.app.process; print('aiohttp' in sys.modules)"
+
+@pytest.mark.parametrize("package", ["aiohttp", "grpc"])
+def test_the_composition_root_does_not_load_what_only_some_need(package: str) -> None:
+    code = f"import sys, gateway.app.process; print('{package}' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False\n"

@@ -17,12 +17,17 @@ from adapters.tools.http import HttpToolSettings
 from gateway.a2a.errors import Busy
 from gateway.app.reload import LoadedConfig, ReloadableApp
 from gateway.config.agents import CardConfig
-from gateway.config.gateway import GatewayConfig
+from gateway.config.gateway import GatewayConfig, LimitsConfig
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
 from gateway.core.agents import Agent, Agents
 from gateway.engine.fanout import Fanout, StreamLimits
+from gateway.foundation.clock import Clock
+from gateway.foundation.shutdown import Drain
+from gateway.http.auth import NoAuthentication
 from gateway.http.cards import build_card
+from gateway.http.pipeline import Pipeline
+from gateway.operations.quotas import Quotas
 from gateway.ports.adapter import AnyAdapterFactory
 from gateway.ports.tools import SourceTool, ToolOutput, ToolRun, ToolSource
 from gateway.testing.serving import serve
@@ -30,6 +35,7 @@ from tests.a2a_client import A2A, a2a_http, streamed_text, text_of, user_message
 from tests.emulators.chat import ChatServer
 from tests.emulators.scripts import Pause as Rest
 from tests.emulators.scripts import Say
+from tests.interaction.scripted import ScriptedOperations
 from tests.running import local_gateway
 from tests.support.core import soon, until
 from tests.support.deletions import DeletingAdapter
@@ -63,7 +69,11 @@ class Part:
         self.turns_ended = asyncio.Event()
         card = build_card("a", CardConfig(), "http://localhost")
         self.tools = Tools()
-        self.loaded = LoadedConfig(self._answer, Agents((Agent("a", card, self.adapter),)), (self.tools,))
+        agents, clock = Agents((Agent("a", card, self.adapter),)), Clock()
+        pipeline = Pipeline(
+            ScriptedOperations(), agents, NoAuthentication(), LimitsConfig(), clock, Drain(), Quotas(clock)
+        )
+        self.loaded = LoadedConfig(self._answer, agents, pipeline, (self.tools,))
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.entered.set()
@@ -80,6 +90,19 @@ def reloadable(*parts: Part) -> ReloadableApp:
         await part.turns_ended.wait()
 
     return ReloadableApp(parts[0].loaded, left)
+
+
+async def test_a_call_over_grpc_keeps_the_configuration_that_it_began_with() -> None:
+    old, new = Part(), Part()
+    front = reloadable(old, new)
+    async with front.open():
+        with front.pipelines() as first:
+            front.replace(new.loaded)
+            old.turns_ended.set()
+            with front.pipelines() as second:
+                assert (first, second) == (old.loaded.pipeline, new.loaded.pipeline)
+            assert not old.adapter.closed
+        await until(lambda: old.adapter.closed)
 
 
 async def test_an_adapter_is_closed_when_its_last_request_and_its_last_turn_have_ended() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
+import grpc
 import httpx
 import pytest
 from a2a.client import A2ACardResolver, Client, ClientCallContext, ClientConfig, ClientFactory
@@ -32,7 +33,8 @@ from tests.interop.echo_agent import script
 from tests.receiver import LOOPBACK
 from tests.running import local_gateway
 
-_BINDINGS = ("JSONRPC", "HTTP+JSON")
+OVER_HTTP = ("JSONRPC", "HTTP+JSON")
+_BINDINGS = (*OVER_HTTP, "GRPC")
 _AGENTS: dict[str, tuple[type[Emulator] | None, str]] = {
     "function": (None, "{type: python, ref: 'tests.interop.echo_agent:reply'}"),
     "chained": (ResponsesServer, "{type: openai-responses, model: m, base_url: 'URL/v1'}"),
@@ -45,7 +47,8 @@ TOOL_CALLS = "https://a2a-gateway.dev/extensions/tool-calls/v1"
 
 @dataclass(frozen=True, slots=True)
 class Sdk:
-    """The SDK in front of one agent. `streaming` streams, `blocking` and `polling` do not."""
+    """The SDK in front of one agent. `streaming` streams, `blocking` and `polling` do not. `grpc` is the port for gRPC, where
+    the binding is that."""
 
     binding: str
     base: str
@@ -54,6 +57,7 @@ class Sdk:
     streaming: Client
     blocking: Client
     polling: Client
+    grpc: int | None = None
 
     async def send(self, text: str, **where: Any) -> Task:
         (only,) = [response async for response in self.blocking.send_message(request_of(text, **where))]
@@ -90,13 +94,22 @@ async def sdk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[
             settings = settings.replace("URL", await stack.enter_async_context(serve(emulator(script).app)))
         # Without keep-alive comments the client's own time limit ends a stream that nobody ends.
         quiet = f"limits: {{stream_keepalive: 1h}}\npush: {{{LOOPBACK}}}"
-        gateway = await stack.enter_async_context(local_gateway(f"{agent}: {settings}", tmp_path, settings=quiet))
+        local = local_gateway(f"{agent}: {settings}", tmp_path, settings=quiet, grpc=binding == "GRPC")
+        gateway = await stack.enter_async_context(local)
         base = f"{gateway.url}/a2a/{agent}"
         http = await stack.enter_async_context(httpx.AsyncClient(timeout=30, trust_env=False))
 
         async def client(*, streaming: bool = True, polling: bool = False) -> Client:
-            config = ClientConfig(streaming, polling, http, supported_protocol_bindings=[binding])
-            return await ClientFactory(config).create_from_url(base)
+            config = ClientConfig(
+                streaming,
+                polling,
+                http,
+                grpc_channel_factory=grpc.aio.insecure_channel,
+                supported_protocol_bindings=[binding],
+            )
+            created = await ClientFactory(config).create_from_url(base)
+            stack.push_async_callback(created.close)
+            return created
 
         card = await A2ACardResolver(http, base).get_agent_card()
         yield Sdk(
@@ -107,11 +120,12 @@ async def sdk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[
             streaming=await client(),
             blocking=await client(streaming=False),
             polling=await client(streaming=False, polling=True),
+            grpc=gateway.grpc,
         )
 
 
-def everywhere(agents: Sequence[str] = tuple(_AGENTS)) -> pytest.MarkDecorator:
-    cells = list(product(_BINDINGS, agents))
+def everywhere(agents: Sequence[str] = tuple(_AGENTS), bindings: Sequence[str] = _BINDINGS) -> pytest.MarkDecorator:
+    cells = list(product(bindings, agents))
     return pytest.mark.parametrize("sdk", cells, indirect=True, ids=[" ".join(cell) for cell in cells])
 
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import grpc
 import pytest
 from a2a.client import ClientConfig, ClientFactory
 from a2a.types import (
@@ -34,6 +35,7 @@ from google.protobuf.json_format import MessageToDict, Parse  # type: ignore[imp
 from gateway.core.history import INTERRUPTED
 from tests.interop.echo_agent import gate, knows
 from tests.interop.sdk import (
+    OVER_HTTP,
     TOOL_CALLS,
     UNFINISHED,
     Sdk,
@@ -53,10 +55,11 @@ __all__ = ["sdk"]
 
 
 @everywhere()
-async def test_the_card_names_both_bindings_at_the_address_it_was_found_under(sdk: Sdk) -> None:
+async def test_the_card_names_all_bindings_and_their_addresses(sdk: Sdk) -> None:
     interfaces = [(each.protocol_binding, each.url, each.protocol_version) for each in sdk.card.supported_interfaces]
 
-    assert sorted(interfaces) == [("HTTP+JSON", sdk.base, "1.0"), ("JSONRPC", sdk.base, "1.0")]
+    over_grpc = [] if sdk.grpc is None else [("GRPC", f"127.0.0.1:{sdk.grpc}", "1.0")]
+    assert sorted(interfaces) == [*over_grpc, ("HTTP+JSON", sdk.base, "1.0"), ("JSONRPC", sdk.base, "1.0")]
     assert sdk.card.capabilities.streaming
     assert sdk.card.capabilities.push_notifications
 
@@ -325,7 +328,7 @@ async def test_a_subscriber_that_comes_back_gets_exactly_the_events_it_missed(sd
     assert later[-1].status_update.status == (await sdk.blocking.get_task(GetTaskRequest(id=task.id))).status
 
 
-@everywhere()
+@everywhere(bindings=OVER_HTTP)
 async def test_replayed_events_carry_the_numbers_they_had(sdk: Sdk) -> None:
     task = await sdk.send("one two")
     headers = {"A2A-Version": "1.0", "Last-Event-ID": "1"}
@@ -428,6 +431,11 @@ async def test_the_extended_card_is_refused_as_undeclared(sdk: Sdk) -> None:
     declaring = AgentCard()
     declaring.CopyFrom(sdk.card)
     declaring.capabilities.extended_agent_card = True
-    factory = ClientFactory(ClientConfig(httpx_client=sdk.http, supported_protocol_bindings=[sdk.binding]))
+    config = ClientConfig(
+        httpx_client=sdk.http,
+        grpc_channel_factory=grpc.aio.insecure_channel,
+        supported_protocol_bindings=[sdk.binding],
+    )
+    factory = ClientFactory(config)
     with pytest.raises(UnsupportedOperationError):
         await factory.create(declaring).get_extended_agent_card(GetExtendedAgentCardRequest())

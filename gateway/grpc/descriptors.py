@@ -127,7 +127,7 @@ def _file(
 ) -> File:
     tops = [each for each in definitions if each.name.rpartition(".")[0] == package]
     enums = [each for each in definitions if isinstance(each, Enumeration)]
-    content = _FILE.encode(
+    content = _FILE.write(
         {
             "name": name,
             "package": package,

@@ -45,14 +45,14 @@ class HealthService:
         if known:
             await self._tell(context)
         else:
-            await self._send(context, _RESPONSE.encode({"status": "SERVICE_UNKNOWN"}))
+            await self._send(context, _RESPONSE.write({"status": "SERVICE_UNKNOWN"}))
         await self._drain.wait()
         if known and not draining:
             await self._tell(context)
 
     async def _tell(self, context: Context) -> None:
         status = "SERVING" if await self._ready() else "NOT_SERVING"
-        await self._send(context, _RESPONSE.encode({"status": status}))
+        await self._send(context, _RESPONSE.write({"status": status}))
 
 
 async def _service(context: Context) -> str:

@@ -122,7 +122,7 @@ class ReflectionService:
         while not self._drain.is_set() and (message := await next_message(context)) is not None:
             request, _ = procedure.request.decode(message, depth=2)
             response = {"validHost": request.get("host", ""), "originalRequest": request, **self._answer(request)}
-            await self._send(context, procedure.response.encode(response))
+            await self._send(context, procedure.response.write(response))
 
     def _answer(self, request: Mapping[str, Json]) -> dict[str, Json]:
         match request:

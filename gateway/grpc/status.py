@@ -48,6 +48,6 @@ def status_of(error: A2AError) -> Status:
     found = details(error)
     if error.retry_after is not None:
         found.append({"@type": f"{TYPES}RetryInfo", "retryDelay": {"seconds": error.retry_after}})
-    packed = [{"typeUrl": each["@type"], "value": _DETAILS[each["@type"]].encode(each)} for each in found]
-    whole = _STATUS.encode({"code": code.value[0], "message": text, "details": packed})
+    packed = [{"typeUrl": each["@type"], "value": _DETAILS[each["@type"]].write(each)} for each in found]
+    whole = _STATUS.write({"code": code.value[0], "message": text, "details": packed})
     return Status(code, text, (("grpc-status-details-bin", whole),))

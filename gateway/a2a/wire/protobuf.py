@@ -8,7 +8,7 @@ of Protocol Buffers (protobuf.dev/programming-guides/encoding) and ProtoJSON. No
 import binascii
 import math
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -47,6 +47,12 @@ class Reading:
     values: int = VALUES
     nul: bool = False
 
+    def count(self) -> None:
+        """One more field. Raises: ParseError."""
+        self.values -= 1
+        if self.values < 0:
+            _malformed(f"it has more than {VALUES} fields")
+
 
 class Kind(Protocol):
     """The type of a field. `wire` is its wire type, `type` its number in `FieldDescriptorProto.Type`."""
@@ -66,7 +72,7 @@ class Kind(Protocol):
         ...
 
     def write(self, value: Json) -> bytes:
-        """The value without its tag."""
+        """The value without its tag, and without its length where its wire type has one."""
         ...
 
 
@@ -75,6 +81,8 @@ class Kind(Protocol):
 
 def _varint(data: memoryview, at: int, longest: int = 10) -> tuple[int, int]:
     """The integer, of which 64 bits count, and the position after it."""
+    if at < len(data) and data[at] < 0x80:
+        return data[at], at + 1
     result = shift = 0
     for position in range(at, min(at + longest, len(data))):
         byte = data[position]
@@ -100,9 +108,7 @@ def _fields(data: memoryview, reading: Reading) -> Iterator[tuple[int, int, Raw]
     at, end = 0, len(data)
     while at < end:
         number, wire, at = _tag(data, at)
-        reading.values -= 1
-        if reading.values < 0:
-            _malformed(f"it has more than {VALUES} fields")
+        reading.count()
         if wire == _VARINT:
             value, at = _varint(data, at)
             yield number, wire, value
@@ -134,9 +140,7 @@ def _after_group(data: memoryview, at: int, number: int, reading: Reading) -> in
         if at >= len(data):
             _malformed("it is truncated")
         number, wire, at = _tag(data, at)
-        reading.values -= 1
-        if reading.values < 0:
-            _malformed(f"it has more than {VALUES} fields")
+        reading.count()
         if wire == _GROUP:
             open_groups.append(number)
             if len(open_groups) > reading.depth:
@@ -186,7 +190,8 @@ class _Text:
         return text
 
     def write(self, value: Json) -> bytes:
-        return _delimited(value.encode())
+        content: bytes = value.encode()
+        return content
 
 
 class _Base64:
@@ -198,7 +203,7 @@ class _Base64:
         return binascii.b2a_base64(raw, newline=False).decode()
 
     def write(self, value: Json) -> bytes:
-        return _delimited(binascii.a2b_base64(value))
+        return binascii.a2b_base64(value)
 
 
 class _Octets:
@@ -210,7 +215,8 @@ class _Octets:
         return bytes(raw)
 
     def write(self, value: Json) -> bytes:
-        return _delimited(value)
+        content: bytes = value
+        return content
 
 
 class _Boolean:
@@ -331,7 +337,7 @@ class Message:
         reading = Reading(depth)
         return self.read(memoryview(payload), depth, reading, _ABSENT), reading.nul
 
-    def encode(self, value: Mapping[str, Json]) -> bytes:
+    def write(self, value: Json) -> bytes:
         """The message; members without a field are left out."""
         out: list[bytes] = []
         for name, member in value.items():
@@ -361,9 +367,6 @@ class Message:
                 found[name] = member.kind.read(content, inner, reading, found.get(name, _ABSENT))
         return found
 
-    def write(self, value: Json) -> bytes:
-        return _delimited(self.encode(value))
-
 
 class Procedure(NamedTuple):
     """A method of a service: its messages, and who sends many of them, the server (`streaming`) or both (`talking`)."""
@@ -383,9 +386,15 @@ def _below(depth: int, reading: Reading) -> int:
 def _writer(member: Field) -> Callable[[Json, list[bytes]], None]:
     tag, write = member.tag, member.kind.write
 
-    def one(value: Json, out: list[bytes]) -> None:
-        out.append(tag)
-        out.append(write(value))
+    def delimited(value: Json, out: list[bytes]) -> None:
+        content = write(value)
+        size = len(content)
+        out += (tag, _SMALL[size] if size < 0x80 else _encoded(size), content)
+
+    def undelimited(value: Json, out: list[bytes]) -> None:
+        out += (tag, write(value))
+
+    one = delimited if member.kind.wire == _LENGTH else undelimited
 
     def unless_default(value: Json, out: list[bytes]) -> None:
         if value not in _DEFAULTS:
@@ -395,12 +404,15 @@ def _writer(member: Field) -> Callable[[Json, list[bytes]], None]:
         for value in values:
             one(value, out)
 
+    # The value of an entry is field 2 of a message, and is written whatever it is.
+    write_value = _writer(Field(2, "value", member.kind, explicit=True)) if member.form == "map" else one
+
     def entries(values: Json, out: list[bytes]) -> None:
         for key, value in values.items():
-            out.append(tag)
-            out.append(_delimited(b"\x0a" + TEXT.write(key) + value_tag + write(value)))
+            entry = [b"\x0a", _delimited(key.encode())]
+            write_value(value, entry)
+            out += (tag, _delimited(b"".join(entry)))
 
-    value_tag = _encoded(2 << 3 | member.kind.wire)
     if member.form != "one":
         return many if member.form == "many" else entries
     return one if member.written_when_default else unless_default
@@ -458,18 +470,15 @@ class _Value:
         return items
 
     def write(self, value: Json) -> bytes:
-        return _delimited(self._content(value))
-
-    def _content(self, value: Json) -> bytes:
         kind = type(value)
         if kind is str:
-            return b"\x1a" + TEXT.write(value)
+            return b"\x1a" + _delimited(value.encode())
         if kind is bool:
             return b"\x20\1" if value else b"\x20\0"
         if kind is dict:
-            return b"\x2a" + STRUCT.write(value)
+            return b"\x2a" + _delimited(STRUCT.write(value))
         if kind is list or kind is tuple:
-            items = b"".join([b"\x0a" + self.write(each) for each in value])
+            items = b"".join([b"\x0a" + _delimited(self.write(each)) for each in value])
             return b"\x32" + _delimited(items)
         return b"\x08\0" if value is None else b"\x11" + DOUBLE.write(value)
 
@@ -489,11 +498,11 @@ class _Struct:
         return members
 
     def write(self, value: Json) -> bytes:
-        out = []
+        out: list[bytes] = []
         for key, member in value.items():
-            out.append(b"\x0a")
-            out.append(_delimited(b"\x0a" + TEXT.write(key) + b"\x12" + VALUE.write(member)))
-        return _delimited(b"".join(out))
+            entry = b"\x0a" + _delimited(key.encode()) + b"\x12" + _delimited(VALUE.write(member))
+            out += (b"\x0a", _delimited(entry))
+        return b"".join(out)
 
 
 class _Timestamp:

@@ -350,7 +350,7 @@ def params(method: Method, payload: bytes, depth: int) -> Json:
 
 def encode(result: Wire) -> bytes:
     value = card_json(result) if isinstance(result, model.AgentCard) else msgspec.to_builtins(result)
-    return _RESULTS[type(result)].encode(value)
+    return _RESULTS[type(result)].write(value)
 
 
 def event(payload: bytes) -> bytes:
@@ -360,7 +360,7 @@ def event(payload: bytes) -> bytes:
 
 def _translated(payload: bytes) -> bytes:
     value: dict[str, Json] = msgspec.json.decode(payload)
-    return STREAM_RESPONSE.encode(value)
+    return STREAM_RESPONSE.write(value)
 
 
 _event = lru_cache(maxsize=1024)(_translated)

@@ -19,7 +19,7 @@ async def asked(served: Served, version: str, *questions: dict[str, Any]) -> lis
 
     async def requests() -> Any:
         for question in questions:
-            yield procedure.request.encode(question)
+            yield procedure.request.write(question)
 
     call = served.channel.stream_stream(f"/{service_of(version)}/ServerReflectionInfo")(requests())
     return [procedure.response.decode(message, 20)[0] async for message in call]

@@ -170,7 +170,7 @@ def test_what_the_library_writes_is_read_as_it_reads_it(case: tuple[str, Any]) -
 def test_what_is_written_is_what_the_library_reads(case: tuple[str, Any]) -> None:
     name, official = case
 
-    payload = MESSAGES[name].encode(json_format.MessageToDict(official))
+    payload = MESSAGES[name].write(json_format.MessageToDict(official))
 
     written = generated(name).FromString(payload)
     # Times are written with milliseconds.

@@ -136,3 +136,23 @@ async def _to_the_end(reading: asyncio.StreamReader) -> None:
     with suppress(ConnectionError):
         while await reading.read(65536):
             pass
+
+
+async def test_a_caller_that_counts_resumes_without_a_gap_or_a_repeat(gateway: Local) -> None:
+    async with channel(gateway) as caller:
+        streaming, subscribing = (
+            caller.unary_stream(path(name), response_deserializer=a2a_pb2.StreamResponse.FromString)
+            for name in ("SendStreamingMessage", "SubscribeToTask")
+        )
+        call = streaming(request("one two three"), metadata=VERSION)
+        whole = [event async for event in call]
+        first = int(dict(await call.initial_metadata())["last-event-id"])
+        subscribe = a2a_pb2.SubscribeToTaskRequest(id=whole[0].task.id).SerializeToString()
+
+        for read in range(1, len(whole) + 1):
+            last = str(first + read - 1)
+            resumed = subscribing(subscribe, metadata=(*VERSION, ("last-event-id", last)))
+            task, *rest = [event async for event in resumed]
+            assert dict(await resumed.initial_metadata())["last-event-id"] == last
+            assert task.HasField("task")
+            assert rest == whole[read:]

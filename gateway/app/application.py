@@ -144,7 +144,16 @@ class Gateway:
     def _loaded(self, config: GatewayConfig, agents: Agents, sources: Sources) -> LoadedConfig:
         push, public_url = self._push, config.server.public_url
         auth = self._keys if config.auth.api_keys.enabled else NoAuthentication()
-        pipeline = Pipeline(self._operations, agents, auth, config.limits, self._clock, self.drain, self._quotas)
+        pipeline = Pipeline(
+            self._operations,
+            agents,
+            auth,
+            config.limits,
+            self._clock,
+            self.drain,
+            self._quotas,
+            draft_1_1=config.protocol.draft_1_1,
+        )
         served = routes(
             pipeline,
             self._clock,
@@ -154,7 +163,6 @@ class Gateway:
             push_configs=push.configs if push is not None else None,
             jwks=build.published_keys(config, push),
             card_signer=build.card_signer(config),
-            draft_1_1=config.protocol.draft_1_1,
         )
         router = Router([*served, *self._health.routes()], redirect_slashes=False, default=NOT_FOUND)
         app: ASGIApp = HostGuard(router.app, allowed_hosts(config.server.host, public_url))

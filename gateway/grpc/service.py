@@ -81,7 +81,7 @@ class A2AService:
         outcome = await self._outcome(pipeline.perform(admitted, dialect, read, size=len(payload)))
         active = ((dialect.extensions.decode(), ", ".join(outcome.extensions)),) if outcome.extensions else ()
         if outcome.stream is not None:
-            call = StreamedCall(context, outcome.stream, pipeline.streams, dialect.event or bytes)
+            call = StreamedCall(context, outcome.stream, pipeline.streams, v1_0_proto.event)
             await call.run(active, admitted.parameters.last_event_id(), outcome.on_revocation)
             return
         result = outcome.result

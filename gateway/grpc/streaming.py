@@ -24,7 +24,11 @@ class StreamedCall:
     """A call of a streaming operation, from its first event on."""
 
     def __init__(
-        self, context: Context, stream: EventStream, settings: StreamSettings, event: Callable[[bytes], bytes]
+        self,
+        context: Context,
+        stream: EventStream,
+        settings: StreamSettings,
+        event: Callable[[int | None, bytes], bytes],
     ) -> None:
         """`event` translates the logged events."""
         self._context = context
@@ -76,7 +80,7 @@ class StreamedCall:
             sending.end()
 
     def _translated(self, batch: list[Frame]) -> list[bytes]:
-        return [self._event(payload) for _, payload in batch]
+        return [self._event(number, payload) for number, payload in batch]
 
     def _stop(self, end: Exception) -> None:
         if self._end is None:

@@ -353,7 +353,7 @@ def encode(result: Wire) -> bytes:
     return _RESULTS[type(result)].write(value)
 
 
-def event(payload: bytes) -> bytes:
+def event(_number: int | None, payload: bytes) -> bytes:
     """A logged event as a StreamResponse. One that has many watchers is translated once."""
     return _event(payload) if len(payload) <= _REMEMBERED else _translated(payload)
 

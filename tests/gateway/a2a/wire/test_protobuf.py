@@ -353,7 +353,7 @@ EVENT = {
 
 
 def test_an_event_of_the_log_is_a_stream_response() -> None:
-    written = a2a_pb2.StreamResponse.FromString(v1_0_proto.event(msgspec.json.encode(EVENT)))
+    written = a2a_pb2.StreamResponse.FromString(v1_0_proto.event(1, msgspec.json.encode(EVENT)))
 
     assert json_format.MessageToDict(written) == EVENT
 
@@ -361,7 +361,7 @@ def test_an_event_of_the_log_is_a_stream_response() -> None:
 def test_an_event_is_translated_once_however_many_watch() -> None:
     payload = msgspec.json.encode(EVENT)
 
-    assert v1_0_proto.event(payload) is v1_0_proto.event(payload)
+    assert v1_0_proto.event(1, payload) is v1_0_proto.event(1, payload)
 
 
 def test_every_result_of_a_method_can_be_written() -> None:

@@ -163,6 +163,15 @@ def test_a_card_has_the_operators_values() -> None:
     )
 
 
+@pytest.mark.parametrize(("tenant", "named"), [(None, "support"), ("acme", "acme")])
+def test_an_agent_is_found_at_the_grpc_port_by_its_tenant(tenant: str | None, named: str) -> None:
+    card = build_card("support", CardConfig(tenant=tenant), URL, grpc="a2a.example:50051")
+
+    *over_http, over_grpc = card.supported_interfaces
+    assert [each.tenant for each in over_http] == [tenant, tenant]
+    assert (over_grpc.url, over_grpc.protocol_binding, over_grpc.tenant) == ("a2a.example:50051", "GRPC", named)
+
+
 def test_nothing_in_a_card_is_empty() -> None:
     nested: Any = {
         "a": "",

@@ -36,7 +36,7 @@ FIND_PYTHON = for candidate in $(or $(PYTHON),python3.13 python3.12 python3.11 p
 	echo "no Python >= 3.11 among: $(or $(PYTHON),python3.13 python3.12 python3.11 python3); choose one with PYTHON=..." >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check lint coverage fmt packages pages fixture bench soak
+.PHONY: help setup demo serve test check lint coverage fmt packages pages fixture kits conformance bench soak
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -91,6 +91,17 @@ pages: $(STAMP) ## write docs/cli.md and docs/configuration.md, which are made f
 
 fixture: $(STAMP) ## record the ledger of this version, before it is released or when its schema has changed
 	$(BIN)/python -m tests.ledgers.make
+
+kits: .venv-kits/.setup
+
+# What the official conformance kits import. The Python is that of the environment, which is there before.
+.venv-kits/.setup: tests/conformance/requirements.txt
+	$(UV) venv --quiet --clear --python $(BIN)/python .venv-kits
+	$(UV) pip install --quiet --python .venv-kits --requirement $<
+	@touch $@
+
+conformance: $(STAMP) ## run the official conformance kits and write docs/conformance.md
+	@VENV=$(VENV) .ci/conformance
 
 bench: $(STAMP) ## measure the gateway next to its peers and the floor, with the gates (needs a C compiler)
 	@BENCH_UV="$(if $(findstring /,$(UV)),$(abspath $(UV)),$(UV))" BENCH_PYTHON=$(abspath $(BIN))/python bench/setup.sh stack a2a fasta2a

@@ -82,7 +82,7 @@ class MessageIntake:
         if incoming.generation is not None:
             await self._check_generation(incoming)
         try:
-            where = await target(self.ledger, call, incoming.message)
+            where = await target(self.ledger, call, incoming.message, lambda task: self.reader.runs_here(call, task))
         except UnsupportedOperation:
             if await self.paused.has_answer(incoming):
                 return Replay(incoming.message.task_id or "", incoming.digest)

@@ -1,6 +1,8 @@
 """Which context, thread and task a message belongs to. Law: everything is decided before the one commit that accepts the
 message; a refusal stores nothing."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from gateway.a2a.errors import A2AError, TaskNotFound, UnsupportedOperation, echo, invalid
@@ -48,14 +50,20 @@ class Occupied(msgspec.Struct, frozen=True):
 Target = NewContext | KnownContext | Waiting | Occupied
 
 
-async def target(ledger: Ledger, call: OperationCall, message: Message) -> Target:
-    """Raises: TaskNotFound, UnsupportedOperation, InvalidParams."""
+async def target(ledger: Ledger, call: OperationCall, message: Message, runs_here: Callable[[str], bool]) -> Target:
+    """`runs_here` says of the id of a task that its caller may know of it, although the ledger does not say so yet.
+
+    Raises: TaskNotFound, UnsupportedOperation, InvalidParams.
+    """
     for index, reference in enumerate(message.reference_task_ids or ()):
         task = await ledger.task(call.caller, call.agent.name, reference)
-        if task is None or not task.visible:
+        if task is None or not (task.visible or runs_here(reference)):
             raise not_found(reference, f"message.referenceTaskIds[{index}]")
     if message.task_id:
-        return await _of_task(ledger, call, message, message.task_id)
+        task = await ledger.task(call.caller, call.agent.name, message.task_id)
+        if task is None or not (task.visible or runs_here(message.task_id)):
+            raise not_found(message.task_id, "message.taskId")
+        return await _of_task(ledger, call, message, task)
     if not message.context_id:
         return NewContext()
     context = await ledger.context(call.caller, message.context_id, call.agent.name)
@@ -70,10 +78,7 @@ async def target(ledger: Ledger, call: OperationCall, message: Message) -> Targe
     return _free(context)
 
 
-async def _of_task(ledger: Ledger, call: OperationCall, message: Message, task_id: str) -> Target:
-    task = await ledger.task(call.caller, call.agent.name, task_id)
-    if task is None or not task.visible:
-        raise not_found(task_id, "message.taskId")
+async def _of_task(ledger: Ledger, call: OperationCall, message: Message, task: TaskRecord) -> Target:
     if message.context_id and message.context_id != task.context_id:
         raise invalid(
             "message.contextId",

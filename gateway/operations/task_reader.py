@@ -41,6 +41,9 @@ class TaskReader:
             return None
         return run
 
+    def runs_here(self, call: OperationCall, task_id: str) -> bool:
+        return self.run_of(call, task_id) is not None
+
     async def record(self, call: OperationCall, task_id: str) -> TaskRecord:
         """Raises: TaskNotFound, also for a task of another caller."""
         record = await self.ledger.task(call.caller, call.agent.name, task_id)

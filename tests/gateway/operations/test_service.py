@@ -749,6 +749,16 @@ async def test_an_agent_that_may_answer_directly_may_make_a_task_as_well(core: C
     await stream.aclose()
 
 
+async def test_a_running_task_of_an_agent_that_may_answer_directly_is_no_unknown_one_to_messages(core: Core) -> None:
+    pause = Pause()
+    core.agent(ScriptedAdapter(G, [TextDelta("a"), pause, *says("b")], says("c")), direct_replies=True)
+    task = await core.send("hi", at_once=True)
+    with pytest.raises(UnsupportedOperation, match="is still at work"):
+        await core.send("more", task=task.id)
+    assert answer(await core.send("another", context="d", references=(task.id,))) == "c"
+    pause.go.set()
+
+
 async def test_a_task_is_unknown_until_the_agent_has_decided_that_there_is_one(core: Core) -> None:
     pause = Pause()
     adapter = ScriptedAdapter(G, [pause, *says("a")])

@@ -98,6 +98,22 @@ class Operations:
     async def _accept(
         self, call: OperationCall, request: model.SendMessageRequest, on_stored: OnStored | None = None
     ) -> TurnRun | Replay:
+        """A task at work takes a message from a caller of A2A 0.3, which waits for the end of its turn.
+
+        Source: A2A 0.3.0, section 7.1: only a task that has ended refuses messages.
+        """
+        while True:
+            try:
+                return await self._accept_now(call, request, on_stored)
+            except UnsupportedOperation:
+                run = self._reader.run_of(call, request.message.task_id or "")
+                if call.version != "0.3" or run is None:
+                    raise
+                await run.ended()
+
+    async def _accept_now(
+        self, call: OperationCall, request: model.SendMessageRequest, on_stored: OnStored | None
+    ) -> TurnRun | Replay:
         if self._drain.is_set():
             raise Busy("The gateway is shutting down; try again.", retry_after=1)
         config = request.configuration.task_push_notification_config if request.configuration else None

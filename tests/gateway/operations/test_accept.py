@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.a2a.errors import A2AError, Busy, UnsupportedOperation
 from gateway.a2a.model import Task, TaskState
@@ -147,6 +148,29 @@ async def test_a_message_to_a_running_task_is_refused(core: Core) -> None:
     pause.go.set()
     await soon(core.runner.idle())
     assert said(await core.get(task.id)) == ["U 1"]
+
+
+async def test_a_message_of_a2a_0_3_to_a_running_task_waits_for_the_end_of_its_turn(core: Core) -> None:
+    pause = Pause()
+    core.agent(ScriptedAdapter(G, [pause, *ASKS], otherwise=echo))
+    task = await core.send("1", at_once=True)
+    async with asyncio.TaskGroup() as group:
+        sending = group.create_task(core.send("2", replace(core.call(), version="0.3"), task=task.id))
+        await soon(asyncio.wait([sending], timeout=0))
+        pause.go.set()
+    assert said(sending.result()) == ["U 1", "U 2"]
+    assert answer(sending.result()) == "re 2"
+
+
+async def test_a_message_of_a2a_0_3_is_refused_when_the_task_that_it_waits_for_has_ended(core: Core) -> None:
+    pause = Pause()
+    core.agent(ScriptedAdapter(G, [pause, *says("a")]))
+    task = await core.send("1", at_once=True)
+    async with asyncio.TaskGroup() as group:
+        sending = group.create_task(outcome(core.send("2", replace(core.call(), version="0.3"), task=task.id)))
+        await soon(asyncio.wait([sending], timeout=0))
+        pause.go.set()
+    assert sending.result() == "UnsupportedOperation"
 
 
 async def test_a_context_takes_so_many_messages_and_no_more(core: Core) -> None:

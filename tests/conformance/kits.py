@@ -35,7 +35,7 @@ _GATING = {
 }
 _SILENT = {
     ("tck10", REQUIRED_EXTENSION): ("TestCapabilityExtensionRequired",),
-    ("tck03", API_KEYS): ("test_auth_enforcement",),
+    ("tck03", API_KEYS): ("test_auth_enforcement", "test_missing_authentication"),
     ("acts", API_KEYS): ("SEC-AUTH-001", "SEC-AUTH-002", "SEC-AUTH-004", "SEC-AUTH-006"),
 }
 """Tests of a caller that does not say what the configuration wants, and is to be refused."""

@@ -44,11 +44,16 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """A fault of the kit itself. `test`: a part of the test's name."""
+    """A fault of the kit itself. `test`: a part of the test's name, or with a $ its end."""
 
     kit: str
     test: str
     reason: str
+
+    def covers(self, result: Result) -> bool:
+        end = self.test.removesuffix("$")
+        named = end in result.test if end == self.test else result.test.endswith(end)
+        return result.kit == self.kit and result.outcome is Outcome.FAILED and named
 
 
 def transport_of(test: str) -> str:
@@ -89,7 +94,7 @@ def acts_outcomes(report: Path) -> Iterator[tuple[str, str, Outcome, str]]:
 
 
 def read_waivers(kit: str, file: Path) -> list[Waiver]:
-    """A waiver a line: `part of the test's name  # reason`."""
+    """A waiver a line: `test  # reason`."""
     lines = [line.partition("#") for line in file.read_text(encoding="utf-8").splitlines()]
     return [Waiver(kit, test.strip(), reason.strip()) for test, _, reason in lines if test.strip()]
 
@@ -98,8 +103,5 @@ def waive(results: Iterable[Result], waivers: Iterable[Waiver]) -> Iterator[Resu
     """The results, with the failures that a waiver names as waived."""
     known = list(waivers)
     for result in results:
-        waiver = next((each for each in known if each.kit == result.kit and each.test in result.test), None)
-        if result.outcome is Outcome.FAILED and waiver is not None:
-            yield replace(result, outcome=Outcome.WAIVED, reason=waiver.reason)
-        else:
-            yield result
+        waiver = next((each for each in known if each.covers(result)), None)
+        yield result if waiver is None else replace(result, outcome=Outcome.WAIVED, reason=waiver.reason)

@@ -81,6 +81,19 @@ def test_a_waiver_is_a_line_with_its_reason(tmp_path: Path) -> None:
     assert read_waivers("tck10", file) == [Waiver("tck10", "test_it[CARD-1", "wants a # in the card")]
 
 
+@pytest.mark.parametrize(
+    ("waived", "test", "is_covered"),
+    [
+        ("test_get", "push::test_get_config", True),
+        ("::test_get$", "push::test_get", True),
+        ("::test_get$", "push::test_get_config", False),
+    ],
+)
+def test_a_waiver_names_a_part_of_the_test_or_its_end(waived: str, test: str, is_covered: bool) -> None:
+    failed = Result("tck03", "default", "capabilities", "jsonrpc", test, Outcome.FAILED)
+    assert Waiver("tck03", waived, "a fault of the kit").covers(failed) is is_covered
+
+
 def test_only_a_failure_of_its_own_kit_is_waived() -> None:
     failed = Result("tck10", "default", "must", "jsonrpc", "a::test_it[CARD-1-jsonrpc]", Outcome.FAILED, "no card")
     others = [

@@ -54,8 +54,8 @@ def _page(results: Sequence[Result], place: Place, *, check: bool) -> list[str]:
 
 async def _all(runs: Sequence[Run], place: Place) -> list[Result]:
     """In the order of `runs`, whichever ends first."""
-    # One more than cores: the kits wait as well as compute.
-    room = asyncio.Semaphore((os.cpu_count() or 1) + 1)
+    # More than cores: the kits wait most of the time.
+    room = asyncio.Semaphore(2 * (os.cpu_count() or 1) + 1)
 
     async def one(run: Run) -> list[Result]:
         async with room:

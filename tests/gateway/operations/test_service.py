@@ -808,7 +808,7 @@ async def test_a_caller_that_disconnects_while_the_agent_decides_has_its_stream_
 )
 async def test_push_notifications_are_not_supported(core: Core, operation: str, request_: Any) -> None:
     core.agent(ScriptedAdapter(G))
-    with pytest.raises(PushNotificationNotSupported, match="'echo' does not support push notifications"):
+    with pytest.raises(PushNotificationNotSupported, match="Push notifications are not supported by the agent 'echo'"):
         await getattr(core.operations, operation)(core.call(), request_)
 
 

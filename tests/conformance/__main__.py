@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.conformance import page
 from tests.conformance.kits import Place, Run, all_runs, conduct, copy_sources, failures, pinned
-from tests.conformance.results import KITS, Result, Waiver, read_waivers, waive
+from tests.conformance.results import Result, read_waivers, waive
 
 _PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 _OWN_WAIVERS = Path(__file__).parent / "waivers"
@@ -27,7 +27,8 @@ def main() -> int:
     shutil.rmtree(place.work, ignore_errors=True)
     copy_sources(place)
     runs = [run for run in all_runs() if not options.only or run.name in options.only]
-    results = list(waive(asyncio.run(_all(runs, place)), _waivers(place.kits)))
+    waivers = [*read_waivers(place.kits), *read_waivers(_OWN_WAIVERS)]
+    results = list(waive(asyncio.run(_all(runs, place)), waivers))
     bad = list(failures(results))
     for each in bad:
         _say(f"FAILED {each.configuration}, {each.kit} {each.level}, {each.transport}: {each.test}\n  {each.reason}")
@@ -67,12 +68,6 @@ async def _all(runs: Sequence[Run], place: Place) -> list[Result]:
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(run)) for run in runs]
     return [result for task in tasks for result in task.result()]
-
-
-def _waivers(kits: Path) -> list[Waiver]:
-    """Those that come with the kits, and the project's own."""
-    files = [(kit, folder / f"waivers_{kit}.txt") for kit in KITS for folder in (kits, _OWN_WAIVERS)]
-    return [waiver for kit, file in files if file.exists() for waiver in read_waivers(kit, file)]
 
 
 def _options() -> argparse.Namespace:

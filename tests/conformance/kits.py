@@ -86,7 +86,11 @@ class Run:
 def all_runs() -> list[Run]:
     """The longest first."""
     return [
-        *(Run("tck03", configuration, transport) for configuration in CONFIGURATIONS for transport in ("jsonrpc",)),
+        *(
+            Run("tck03", configuration, transport)
+            for configuration in CONFIGURATIONS
+            for transport in ("jsonrpc", "rest")
+        ),
         *(Run(kit, configuration, ANY_TRANSPORT) for kit in ("tck10", "tck03") for configuration in CONFIGURATIONS),
         *(
             Run("acts", configuration, transport)

@@ -44,16 +44,19 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """A fault of the kit itself. `test`: a part of the test's name, or with a $ its end."""
+    """A fault of the kit itself. `test`: a part of the test's name, or with a $ its end. `transport`: where it is one, if
+    not everywhere."""
 
     kit: str
     test: str
     reason: str
+    transport: str | None = None
 
     def covers(self, result: Result) -> bool:
         end = self.test.removesuffix("$")
         named = end in result.test if end == self.test else result.test.endswith(end)
-        return result.kit == self.kit and result.outcome is Outcome.FAILED and named
+        here = result.kit == self.kit and self.transport in {None, result.transport}
+        return here and named and result.outcome is Outcome.FAILED
 
 
 def transport_of(test: str) -> str:
@@ -93,10 +96,14 @@ def acts_outcomes(report: Path) -> Iterator[tuple[str, str, Outcome, str]]:
         yield level, test, outcomes[outcome], reason or ""
 
 
-def read_waivers(kit: str, file: Path) -> list[Waiver]:
-    """A waiver a line: `test  # reason`."""
-    lines = [line.partition("#") for line in file.read_text(encoding="utf-8").splitlines()]
-    return [Waiver(kit, test.strip(), reason.strip()) for test, _, reason in lines if test.strip()]
+def read_waivers(folder: Path) -> Iterator[Waiver]:
+    """Those of waivers_KIT.txt and, for one transport, waivers_KIT_TRANSPORT.txt. A line is `test  # reason`."""
+    for file in sorted(folder.glob("waivers_*.txt")):
+        _, kit, *transport = file.stem.split("_")
+        for line in file.read_text(encoding="utf-8").splitlines():
+            test, _, reason = line.partition("#")
+            if test.strip():
+                yield Waiver(kit, test.strip(), reason.strip(), *transport)
 
 
 def waive(results: Iterable[Result], waivers: Iterable[Waiver]) -> Iterator[Result]:

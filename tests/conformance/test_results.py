@@ -75,10 +75,13 @@ def test_every_test_of_a_report_of_acts_has_its_level_and_outcome(tmp_path: Path
     ]
 
 
-def test_a_waiver_is_a_line_with_its_reason(tmp_path: Path) -> None:
-    file = tmp_path / "waivers_tck10.txt"
-    file.write_text("# faults of the kit\n\ntest_it[CARD-1   # wants a # in the card\n")
-    assert read_waivers("tck10", file) == [Waiver("tck10", "test_it[CARD-1", "wants a # in the card")]
+def test_a_waiver_is_a_line_with_its_reason_in_a_file_of_its_kit_and_transport(tmp_path: Path) -> None:
+    (tmp_path / "waivers_tck03_rest.txt").write_text("::test_it$  # its client crashes\n")
+    (tmp_path / "waivers_tck10.txt").write_text("# faults of the kit\n\ntest_it[CARD-1   # wants a # in the card\n")
+    assert list(read_waivers(tmp_path)) == [
+        Waiver("tck03", "::test_it$", "its client crashes", "rest"),
+        Waiver("tck10", "test_it[CARD-1", "wants a # in the card"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -94,13 +97,14 @@ def test_a_waiver_names_a_part_of_the_test_or_its_end(waived: str, test: str, is
     assert Waiver("tck03", waived, "a fault of the kit").covers(failed) is is_covered
 
 
-def test_only_a_failure_of_its_own_kit_is_waived() -> None:
+def test_only_a_failure_of_its_own_kit_and_transport_is_waived() -> None:
     failed = Result("tck10", "default", "must", "jsonrpc", "a::test_it[CARD-1-jsonrpc]", Outcome.FAILED, "no card")
     others = [
         Result("tck10", "default", "must", "rest", "a::test_it[CARD-1-http_json]", Outcome.PASSED),
         Result("tck10", "default", "must", "jsonrpc", "a::test_it[CARD-2-jsonrpc]", Outcome.FAILED, "no card"),
         Result("acts", "default", "must", "jsonrpc", "a::test_it[CARD-1-jsonrpc]", Outcome.FAILED, "no card"),
+        Result("tck10", "default", "must", "grpc", "a::test_it[CARD-1-grpc]", Outcome.FAILED, "no card"),
     ]
-    waivers = [Waiver("tck10", "test_it[CARD-1", "a fault of the kit")]
+    waivers = [Waiver("tck10", "test_it[CARD-1", "a fault of the kit", "jsonrpc")]
     waived = Result("tck10", "default", "must", "jsonrpc", failed.test, Outcome.WAIVED, "a fault of the kit")
     assert list(waive([failed, *others], waivers)) == [waived, *others]

@@ -310,7 +310,9 @@ class Operations:
     def _configs(self, call: OperationCall) -> PushConfigs:
         """Raises: PushNotificationNotSupported."""
         if self._push_configs is None:
-            raise PushNotificationNotSupported(f"Push notifications are not supported by the agent {call.agent.name!r}.")
+            raise PushNotificationNotSupported(
+                f"Push notifications are not supported by the agent {call.agent.name!r}."
+            )
         return self._push_configs
 
     # --- cards

@@ -1,6 +1,7 @@
 """The eleven operations of A2A 1.0, section 3.1. Law: checks, one commit, then work; a task that the caller may not see does
 not exist for it; an answer without a stream is the drained stream."""
 
+from collections import Counter
 from collections.abc import Awaitable
 
 from gateway.a2a import model
@@ -68,6 +69,8 @@ class Operations:
         self._paused = PausedTurns(ledger, runner, fanout, clock)
         quotas = quotas or Quotas(clock)
         self._intake = MessageIntake(ledger, runner, fanout, clock, self._reader, self._paused, quotas.runs)
+        self._behind: Counter[str] = Counter()
+        """How many messages wait for the end of the turn of a task."""
         self._polls = LongPolls(ledger, runner, fanout, self._reader, drain, quotas.streams)
 
     # --- messages
@@ -98,18 +101,27 @@ class Operations:
     async def _accept(
         self, call: OperationCall, request: model.SendMessageRequest, on_stored: OnStored | None = None
     ) -> TurnRun | Replay:
-        """A task at work takes a message from a caller of A2A 0.3, which waits for the end of its turn.
+        """A task at work takes a message from a caller of A2A 0.3, which waits for the end of its turn. As many may wait as
+        turns may in a context.
 
         Source: A2A 0.3.0, section 7.1: only a task that has ended refuses messages.
         """
+        ended: TurnRun | None = None
         while True:
             try:
                 return await self._accept_now(call, request, on_stored)
             except UnsupportedOperation:
                 run = self._reader.run_of(call, request.message.task_id or "")
-                if call.version != "0.3" or run is None:
+                if call.version != "0.3" or run is None or run is ended:
                     raise
-                await run.ended()
+                if self._behind[run.live.id] >= call.agent.policies.queued_turns:
+                    raise
+                self._behind[run.live.id] += 1
+                try:
+                    await run.ended()
+                finally:
+                    self._behind -= Counter({run.live.id: 1})
+                ended = run
 
     async def _accept_now(
         self, call: OperationCall, request: model.SendMessageRequest, on_stored: OnStored | None

@@ -173,6 +173,20 @@ async def test_a_message_of_a2a_0_3_is_refused_when_the_task_that_it_waits_for_h
     assert sending.result() == "UnsupportedOperation"
 
 
+async def test_so_many_messages_of_a2a_0_3_wait_for_the_end_of_a_turn_and_no_more(core: Core) -> None:
+    pause = Pause()
+    core.agent(ScriptedAdapter(G, [pause, *says("a")]), queued_turns=2)
+    task = await core.send("1", at_once=True)
+    old = replace(core.call(), version="0.3")
+    async with asyncio.TaskGroup() as group:
+        waiting = [group.create_task(outcome(core.send(text, old, task=task.id))) for text in "23"]
+        await soon(asyncio.wait(waiting, timeout=0))
+        with pytest.raises(UnsupportedOperation, match="is still at work"):
+            await core.send("4", old, task=task.id)
+        pause.go.set()
+    assert [each.result() for each in waiting] == ["UnsupportedOperation"] * 2
+
+
 async def test_a_context_takes_so_many_messages_and_no_more(core: Core) -> None:
     pause = Pause()
     core.agent(ScriptedAdapter(G, [pause, *says("a")], otherwise=echo), queued_turns=2)

@@ -136,9 +136,10 @@ class Pipeline:
         parameters = ServiceParameters.of(arrival.headers, arrival.query)
         return AdmittedRequest(agent, parameters, identity, arrival)
 
-    async def _identify(self, arrival: Arrival) -> Identity:
+    # Not a coroutine of its own.
+    def _identify(self, arrival: Arrival) -> Awaitable[Identity]:
         """Raises: Unauthenticated, TooManyRequests."""
-        return await self._auth.authenticate(arrival.headers, arrival.peer)
+        return self._auth.authenticate(arrival.headers, arrival.peer)
 
     async def read_json(
         self, scope: Scope, receive: Receive, *, empty: Json = ..., depth: int | None = None
@@ -198,7 +199,7 @@ class Pipeline:
     ) -> ASGIApp:
         """The response of one operation, as `perform` gives it. Raises: A2AError; ClientGone where the client of a held answer
         disconnects."""
-        outcome = await self.perform(admitted, dialect, read, lambda work: while_connected(work, receive), size=size)
+        outcome = await self.perform(admitted, dialect, read, partial(while_connected, receive=receive), size=size)
         headers = ((dialect.extensions, ", ".join(outcome.extensions).encode()),) if outcome.extensions else ()
         if outcome.stream is not None:
             return EventResponse(outcome.stream, envelope, self.streams, headers, outcome.on_revocation, dialect.event)

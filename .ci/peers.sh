@@ -97,11 +97,11 @@ python=$(find_python)
 installs=()
 install_proxies &
 installs+=($!)
-for peer in ogx agentserver llmock adk; do
+for peer in ogx agentserver llmock adk a2a-sdk-0.3 agent-framework strands beeai crewai; do
     unless_stamped "$peer" "$pins/$peer/requirements.txt" install_python_peer "$peer" &
     installs+=($!)
 done
-for peer in aimock mcp-everything agui; do
+for peer in aimock mcp-everything agui a2a-js a2a-js-0.3; do
     unless_stamped "$peer" "$pins/$peer/package.json" install_node_peer "$peer" &
     installs+=($!)
 done

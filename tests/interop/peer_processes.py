@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +24,7 @@ import pytest
 _PROJECT = Path(__file__).parents[2]
 _SOURCES = Path(__file__).parent / "peers"
 _READY_WITHIN_SECONDS = 90
+_CLIENT_WITHIN_SECONDS = 120
 _LOG_TAIL_LINES = 60
 
 
@@ -37,7 +39,7 @@ class Peer:
 
     def log_tail(self) -> str:
         """The last lines it wrote, for the report of a failed test."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
+        return _tail(self.log.read_text(errors="replace"))
 
 
 RUNNING: list[Peer] = []
@@ -148,6 +150,52 @@ def _node() -> str:
     return shutil.which("node") or absent("node, which peers run on, is not on PATH")
 
 
+@contextmanager
+def gateway(directory: Path, configuration: str) -> Iterator[Peer]:
+    """Runs `a2a-gateway serve` on this configuration, for clients in processes of their own."""
+    port = free_port()
+    origin = f"http://127.0.0.1:{port}"
+    peer = Peer("gateway", origin, origin, directory / "gateway.log")
+    file = directory / "gateway.yaml"
+    file.write_text(configuration)
+    environment = {"PYTHONPATH": str(_PROJECT), "A2A_GATEWAY__SERVER__PORT": str(port)}
+    command = [sys.executable, "-m", "gateway", "serve", "-c", file]
+    with _child(peer, command, directory, ready="/readyz", environment=environment):
+        yield peer
+
+
+def client(peer: str, directory: Path, asked: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a client has seen in each of the checks that it is asked for, in the form of peers/clients/reporting.py.
+
+    Checks that it has not come to have the end of its log as `raised`.
+    """
+    folder = _SOURCES / peer
+    command: list[object]
+    if (folder / "package.json").exists():
+        command = [_node(), folder / "checks.mjs", _installed(peer, f"{peer}/node_modules").parent]
+    elif (folder / "requirements.txt").exists():
+        command = [_installed(peer, f"venv/{peer}/bin/python"), folder / "checks.py"]
+    else:
+        command = [sys.executable, folder / "checks.py"]
+    environment = {"PYTHONPATH": str(_SOURCES / "clients"), "PYTHONWARNINGS": "ignore", "OTEL_SDK_DISABLED": "true"}
+    log = directory / "client.log"
+    with log.open("wb") as err, suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            [*(str(word) for word in command), json.dumps({**asked, "lines": str(directory / "lines")})],
+            cwd=directory,
+            env=_bare(directory) | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=err,
+            stderr=err,
+            timeout=_CLIENT_WITHIN_SECONDS,
+            check=False,
+        )
+    lines = directory / "lines"
+    seen = [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
+    unseen = {"raised": _tail(log.read_text(errors="replace"))}
+    return dict.fromkeys(asked["checks"], unseen) | {line.pop("check"): line for line in seen}
+
+
 async def google_adk(directory: Path, card_url: str, *texts: str, streaming: bool = True) -> list[dict[str, Any]]:
     """What Google ADK makes of one agent: each event of its runner, then each that its session remembers."""
     program = _installed("adk", "venv/adk/bin/python")
@@ -173,7 +221,7 @@ async def _told(command: list[object], directory: Path, environment: dict[str, s
     process = await asyncio.create_subprocess_exec(
         *(str(word) for word in command),
         cwd=directory,
-        env={"PATH": os.environ["PATH"], "HOME": str(directory), "TMPDIR": str(directory)} | environment,
+        env=_bare(directory) | environment,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -186,9 +234,18 @@ async def _told(command: list[object], directory: Path, environment: dict[str, s
             process.kill()
             await process.wait()
     if process.returncode != 0:
-        tail = "\n".join(err.decode(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
+        tail = _tail(err.decode(errors="replace"))
         pytest.fail(f"the client ended with {process.returncode}:\n{tail}", pytrace=False)
     return [json.loads(line) for line in out.splitlines()]
+
+
+def _tail(text: str) -> str:
+    return "\n".join(text.splitlines()[-_LOG_TAIL_LINES:])
+
+
+def _bare(directory: Path) -> dict[str, str]:
+    """An environment that keeps the caller's keys and proxies away, and what a peer writes inside `directory`."""
+    return {"PATH": os.environ["PATH"], "HOME": str(directory), "TMPDIR": str(directory)}
 
 
 def _installed(name: str, path: str) -> Path:
@@ -215,13 +272,11 @@ def free_port() -> int:
 def _child(
     peer: Peer, command: list[object], directory: Path, ready: str, environment: dict[str, str] | None = None
 ) -> Iterator[None]:
-    # A bare environment keeps the caller's keys and proxies away, and what a peer writes stays inside `directory`.
-    bare = {"PATH": os.environ["PATH"], "HOME": str(directory), "TMPDIR": str(directory)} | (environment or {})
     with peer.log.open("wb") as log:
         process = subprocess.Popen(
             [str(word) for word in command],
             cwd=directory,
-            env=bare,
+            env=_bare(directory) | (environment or {}),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -102,8 +102,8 @@ def _spaced(*said: str) -> str:
 
 
 CLIENTS = (
-    Client("a2a-sdk", "1.3.0", "a2a-sdk", "1.0", ("JSONRPC", "HTTP+JSON")),
-    Client("@a2a-js/sdk", "1.3.0", "a2a-js", "1.0", ("JSONRPC", "HTTP+JSON")),
+    Client("a2a-sdk", "1.3.0", "a2a-sdk", "1.0", ("JSONRPC", "HTTP+JSON", "GRPC")),
+    Client("@a2a-js/sdk", "1.3.0", "a2a-js", "1.0", ("JSONRPC", "HTTP+JSON", "GRPC")),
     Client(
         "google-adk",
         "2.13.0",

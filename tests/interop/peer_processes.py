@@ -151,11 +151,11 @@ def _node() -> str:
 
 
 @contextmanager
-def gateway(directory: Path, configuration: str) -> Iterator[Peer]:
+def gateway(directory: Path, configuration: str, name: str = "gateway") -> Iterator[Peer]:
     """Runs `a2a-gateway serve` on this configuration, for clients in processes of their own."""
     port = free_port()
     origin = f"http://127.0.0.1:{port}"
-    peer = Peer("gateway", origin, origin, directory / "gateway.log")
+    peer = Peer(name, origin, origin, directory / "gateway.log")
     file = directory / "gateway.yaml"
     file.write_text(configuration)
     environment = {"PYTHONPATH": str(_PROJECT), "A2A_GATEWAY__SERVER__PORT": str(port)}

@@ -29,6 +29,8 @@ agents:
       skills: [{{id: {SKILL}, name: Repeat, description: Repeats a text, tags: [text]}}]
 """
 
+_GRPC = "server: {grpc: {port: 0}}\n"
+
 Outcomes: TypeAlias = Mapping[str, Mapping[str, Any]]
 Meet: TypeAlias = Callable[[Client, str], Outcomes]
 
@@ -40,12 +42,20 @@ def gateway_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
 
 
 @pytest.fixture(scope="session")
-def meet(gateway_peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Meet:
+def grpc_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """Another gateway, because Google ADK refuses every card with an address of gRPC."""
+    with peer_processes.gateway(tmp_path_factory.mktemp("grpc"), _GRPC + _CONFIGURATION, "grpc") as peer:
+        yield peer
+
+
+@pytest.fixture(scope="session")
+def meet(gateway_peer: Peer, grpc_peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Meet:
     """Lets a client make all its checks over a transport, in one process, and gives what it has seen in each."""
 
     @cache
     def met(peer: str, transport: str, checks: tuple[str, ...]) -> Outcomes:
-        url = f"{gateway_peer.origin}/a2a/{_AGENT}"
+        gateway = grpc_peer if transport == "GRPC" else gateway_peer
+        url = f"{gateway.origin}/a2a/{_AGENT}"
         asked = {"url": url, "transport": transport, "checks": checks, "parts": PARTS}
         seen = peer_processes.client(peer, tmp_path_factory.mktemp(peer), asked)
         return {check: _read(outcome) for check, outcome in seen.items()}

@@ -5,8 +5,9 @@ import { asks, collect, report, require } from "../clients/reporting.mjs";
 
 const { Role, TaskState, taskStateToJSON } = require("@a2a-js/sdk");
 const { ClientFactory, JsonRpcTransportFactory, RestTransportFactory } = require("@a2a-js/sdk/client");
+const { GrpcTransportFactory } = require("@a2a-js/sdk/client/grpc");
 
-const transports = { JSONRPC: JsonRpcTransportFactory, "HTTP+JSON": RestTransportFactory };
+const transports = { JSONRPC: JsonRpcTransportFactory, "HTTP+JSON": RestTransportFactory, GRPC: GrpcTransportFactory };
 const factory = new ClientFactory({ transports: [new transports[asks.transport]()] });
 const client = await factory.createFromUrl(`${asks.url}/.well-known/agent-card.json`, "");
 

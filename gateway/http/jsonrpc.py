@@ -5,6 +5,7 @@ Law: an error of a call has status 200; only errors of the transport have anothe
 
 import re
 from collections.abc import Coroutine
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from gateway.a2a.wire.dialect import Dialect, Method
 from gateway.http.arrival import arrival_of
 from gateway.http.pipeline import Pipeline
 from gateway.http.reply import Reply, error_headers, rest_reply, rpc_error, rpc_status
-from gateway.http.sse import Envelope
+from gateway.http.sse import EVENT_STREAM, Envelope
 
 _UNFIT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _NOT_ALLOWED = rest_reply(MethodNotAllowed("JSON-RPC is spoken by POST"), allowed=("POST",))
@@ -33,6 +34,7 @@ class JsonRpc:
         self._pipeline = pipeline
         self._id = b"null"
         self._code = v1_0.DIALECT.code
+        self._refuses_in_stream = False
 
     def serve(self, agent: str | None, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         """`agent` is the one that the path names."""
@@ -41,7 +43,10 @@ class JsonRpc:
         return self._pipeline.respond(self._answer(agent, scope, receive), self._refuse, scope, receive, send)
 
     def _refuse(self, error: A2AError) -> Reply:
-        return Reply(self._error(error), rpc_status(error), headers=error_headers(error))
+        status, headers = rpc_status(error), error_headers(error)
+        if self._refuses_in_stream and status == HTTPStatus.OK:
+            return Reply(b"data: %b\n\n" % self._error(error), status, EVENT_STREAM, headers)
+        return Reply(self._error(error), status, headers=headers)
 
     def _error(self, error: A2AError) -> bytes:
         return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (self._id, rpc_error(error, self._code(error)))
@@ -55,6 +60,7 @@ class JsonRpc:
 
         def read(dialect: Dialect) -> tuple[Method, Any]:
             method = dialect.method(name)
+            self._refuses_in_stream = dialect.refuses_in_stream and method.streaming
             strict_json.check_text(document.body, params)
             return method, dialect.decode(method, params)
 

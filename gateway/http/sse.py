@@ -28,8 +28,10 @@ OnRevocation = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
 Translation = Callable[[int | None, bytes], bytes]
 
+EVENT_STREAM = b"text/event-stream"
+
 _HEADERS: Headers = (
-    (b"content-type", b"text/event-stream"),
+    (b"content-type", EVENT_STREAM),
     (b"cache-control", b"no-cache, no-store"),
     (b"x-accel-buffering", b"no"),
 )

@@ -151,6 +151,10 @@ class Rpc10:
     def error(self, answer: Any) -> dict[str, Any]:
         return {"code": answer["error"]["code"]}
 
+    def refused(self, operation: "Operation", refusal: "Refusal", response: asgi.Answer) -> Any:
+        """The body of a refusal."""
+        return response.json
+
 
 class Rest10(Rpc10):
     """HTTP+JSON of A2A 1.0."""
@@ -186,6 +190,13 @@ class Rpc03(Rpc10):
 
     def refusal(self, refusal: "Refusal") -> tuple[int, dict[str, Any]]:
         return refusal.rpc_http, {"code": refusal.code_0_3}
+
+    def refused(self, operation: "Operation", refusal: "Refusal", response: asgi.Answer) -> Any:
+        """Clients of 0.3 read nothing but events behind a streaming method, except errors of the transport."""
+        if not operation.streaming or refusal.rpc_http != 200:
+            return response.json
+        assert response.header("content-type") == "text/event-stream"
+        return msgspec.json.decode(response.body.removeprefix(b"data: ").removesuffix(b"\n\n"))
 
 
 class Rest03(Rpc10):
@@ -370,7 +381,8 @@ async def test_an_operation_reaches_the_core_and_its_answer_the_caller(wire: Rpc
 async def test_an_error_of_an_operation_reaches_the_caller(wire: Rpc10, operation: Operation, refusal: Refusal) -> None:
     gateway, response = await asked(wire, operation, refusal.error)
 
-    assert (response.status, wire.error(response.json)) == wire.refusal(refusal)
+    body = wire.refused(operation, refusal, response)
+    assert (response.status, wire.error(body)) == wire.refusal(refusal)
     calls: list[tuple[str, OperationCall, Wire]] = gateway.operations.calls
     assert [key for key, _, _ in calls] == [operation.key]
 

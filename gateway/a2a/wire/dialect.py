@@ -37,7 +37,8 @@ class Dialect:
 
     `decode_query` reads a URL: the pairs of its query, and the fields (by proto name) of its path. `encode` writes a result.
     `event` writes an event from its number and the line of the log; None: as it is logged. `code` is the JSON-RPC code of an
-    error. `extensions` is the header in which callers and the gateway name extensions.
+    error. `extensions` is the header in which callers and the gateway name extensions. `refuses_in_stream` says that a caller
+    of a streaming method reads nothing but a stream, also where it is refused.
     """
 
     version: str
@@ -48,6 +49,7 @@ class Dialect:
     event: Callable[[int | None, bytes], bytes] | None
     code: Callable[[A2AError], int]
     extensions: bytes
+    refuses_in_stream: bool = False
 
 
 def line(value: object) -> bytes:

@@ -15,4 +15,5 @@ DIALECT = Dialect(
     event=results.event,
     code=code,
     extensions=b"x-a2a-extensions",
+    refuses_in_stream=True,
 )

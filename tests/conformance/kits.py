@@ -42,7 +42,7 @@ _SILENT = {
 """Tests of a caller that does not say what the configuration wants, and is to be refused."""
 
 _TRANSPORTS = {"JSONRPC": "jsonrpc", "HTTP+JSON": "rest", "GRPC": "grpc"}
-_WITH_HEADERS = Path(__file__).parent / "with_headers.py"
+_INSIDE = Path(__file__).parent / "inside"
 _WITHIN_SECONDS = 1200
 
 TestOutcome = tuple[str, str, Outcome, str]
@@ -171,11 +171,15 @@ async def _tck(run: Run, command: list[str], served: Served, place: Place, folde
     if run.transport != ANY_TRANSPORT:
         environment["TCK_TRANSPORTS"] = run.transport
     script: list[str | Path] = ["bash", place.kits / command[0], *command[1:]]
-    silent = "or".join(f"({test})" for test in run.silent)  # without spaces, at which a wrapper splits its arguments
-    passes = {"kit": ("-k", f"not({silent})") if silent else ()} | ({"silent": ("-k", silent)} if silent else {})
+    # Without spaces, at which a wrapper splits its arguments.
+    silent = "or".join(f"({test})" for test in run.silent)
+    spoken = ["-p", "grpc_headers"] if served.headers else []
+    passes = {"kit": (served.headers, [*spoken, *(["-k", f"not({silent})"] if silent else [])])}
+    if silent:
+        passes["silent"] = ("", ["-k", silent])
     outcomes = []
-    for name, selection in passes.items():
-        own = {"TCK_OUT": str(folder / name), "TCK_HEADERS": served.headers if name == "kit" else ""}
+    for name, (headers, selection) in passes.items():
+        own = {"TCK_OUT": str(folder / name), "TCK_HEADERS": headers, "PYTHONPATH": str(_INSIDE)}
         await _run([*script, *selection], environment | own, folder / f"{name}.log")
         for level in run.levels:
             outcomes += [(level, *found) for found in junit_outcomes(folder / name / f"{level}.xml")]
@@ -186,7 +190,9 @@ async def _acts(run: Run, served: Served, place: Place, folder: Path) -> list[Te
     """The runner gives its headers to some of its requests only, which is what the silent tests need."""
     arguments: list[str | Path] = [place.kits / "run_acts.py", served.url, place.kits / "acts", run.transport, "--json"]
     headers = {"A2A_HEADERS": served.headers}
-    await _run([place.python, _WITH_HEADERS, *arguments, folder / "kit.json"], headers, folder / "kit.log")
+    await _run(
+        [place.python, _INSIDE / "with_headers.py", *arguments, folder / "kit.json"], headers, folder / "kit.log"
+    )
     outcomes = list(acts_outcomes(folder / "kit.json"))
     if run.silent:
         silent = [*arguments, folder / "silent.json", "--only", ",".join(run.silent)]

@@ -34,7 +34,15 @@ REQUIRED_EXTENSION = Configuration(
     (f"A2A-Extensions: {_EXTENSION}", f"X-A2A-Extensions: {_EXTENSION}"),
 )
 REDUCED = Configuration("reduced", (("PUSH__ENABLED", "false"),))
-API_KEYS = Configuration("API keys", (("AUTH__MODE", "any_of"), ("AUTH__API_KEYS__ENABLED", "true")), api_key=True)
+API_KEYS = Configuration(
+    "API keys",
+    (
+        ("AUTH__MODE", "any_of"),
+        ("AUTH__API_KEYS__ENABLED", "true"),
+        ("AGENTS__TCK__CARD__EXTENDED", "{skills: [{id: more, name: More, description: For callers, tags: [test]}]}"),
+    ),
+    api_key=True,
+)
 
 CONFIGURATIONS = (DEFAULT, REQUIRED_EXTENSION, REDUCED, API_KEYS)
 
@@ -59,7 +67,10 @@ async def serving(configuration: Configuration, file: Path, folder: Path) -> Asy
 
     Raises: RuntimeError with its log when it does not start.
     """
-    own = {"SERVER": "{host: 127.0.0.1, port: 0}", "STORAGE__URL": f"sqlite:///{folder / 'gateway.db'}"}
+    own = {
+        "SERVER": "{host: 127.0.0.1, port: 0, grpc: {port: 0}}",
+        "STORAGE__URL": f"sqlite:///{folder / 'gateway.db'}",
+    }
     settings = {f"A2A_GATEWAY__{name}": value for name, value in (own | dict(configuration.settings)).items()}
     environment = bare_environment(folder) | settings
     log = folder / "gateway.log"

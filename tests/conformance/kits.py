@@ -4,9 +4,12 @@ Law: a kit runs by its wrapper beside it, from a copy of its sources, because it
 """
 
 import asyncio
+import os
 import re
 import shutil
+import signal
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -203,15 +206,21 @@ async def _acts(run: Run, served: Served, place: Place, folder: Path) -> list[Te
 
 
 async def _run(command: list[str | Path], environment: dict[str, str], log: Path) -> None:
-    """Whatever its exit code is: the reports count."""
+    """Whatever its exit code is: the reports count. What it has started ends with it."""
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            *command, env=bare_environment(log.parent) | environment, cwd=log.parent, stdout=output, stderr=output
+            *command,
+            env=bare_environment(log.parent) | environment,
+            cwd=log.parent,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
     try:
         async with asyncio.timeout(_WITHIN_SECONDS):
             await process.wait()
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()

@@ -39,8 +39,15 @@ _GATING = {
 }
 _SILENT = {
     ("tck10", REQUIRED_EXTENSION): ("TestCapabilityExtensionRequired",),
-    ("tck03", API_KEYS): ("test_auth_enforcement", "test_missing_authentication"),
-    ("acts", API_KEYS): ("SEC-AUTH-001", "SEC-AUTH-002", "SEC-AUTH-004", "SEC-AUTH-006"),
+    ("tck03", API_KEYS): (
+        *("test_auth_enforcement", "test_missing_authentication"),
+        *("test_extended_agent_card_authentication_required", "test_authenticated_extended_card_without_auth"),
+        *("test_extended_card_access_controls", "test_authentication_scheme_validation"),
+    ),
+    ("acts", API_KEYS): (
+        *("SEC-AUTH-001", "SEC-AUTH-002", "SEC-AUTH-004", "SEC-AUTH-006"),
+        *("SEC-EXTCARD-001", "SEC-EXTCARD-002", "SEC-EXTCARD-004"),
+    ),
 }
 """Tests of a caller that does not say what the configuration wants, and is to be refused."""
 

@@ -137,6 +137,7 @@ def copy_sources(place: Place) -> None:
 async def conduct(run: Run, place: Place) -> list[Result]:
     """Raises: FileNotFoundError for the report of a kit that has not come to its end."""
     folder = place.work / run.name
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     async with serving(run.configuration, place.kits / "gateway.yaml", folder) as served:
         match run.kit:

@@ -162,7 +162,6 @@ class Gateway:
             transfer=self._transfer,
             push_configs=push.configs if push is not None else None,
             jwks=build.published_keys(config, push),
-            card_signer=build.card_signer(config),
         )
         router = Router([*served, *self._health.routes()], redirect_slashes=False, default=NOT_FOUND)
         app: ASGIApp = HostGuard(router.app, allowed_hosts(config.server.host, public_url))

@@ -233,7 +233,7 @@ class LimitsConfig(Settings):
         "`auth.mode: none`.",
     )
     streams: Count = Field(2000, description="Open streams of the whole process.")
-    stream_buffer_events: Count = Field(1000, description="Events that may wait for a slow reader of a stream.")
+    stream_buffer_events: Count = Field(10_000, description="Events that may wait for a slow reader of a stream.")
     stream_buffer_bytes: Size = Field(
         size("1MiB"), gt=0, description="Bytes that may wait for a slow reader of a stream."
     )

@@ -18,7 +18,8 @@ from gateway.ledger.events import Frame
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """A bounded buffer on a channel. Iterating gives batches; it ends with the channel, or when this reader is dropped."""
+    """A bounded buffer on a channel. Iterating gives batches, and ends with the channel. A reader that is dropped gets Busy, so
+    that its caller knows that there is more."""
 
     _channel: "Channel"
     _limits: "StreamLimits"
@@ -63,6 +64,10 @@ class Subscription:
             if self._frames and not self.dropped:
                 batch, self._frames, self._bytes = self._frames, [], 0
                 return batch
+            if self.dropped:
+                raise Busy(
+                    "This stream has fallen behind; resume it after the last event that has arrived.", retry_after=1
+                )
             if self.ended:
                 raise StopAsyncIteration
             if self._nudged:
@@ -80,7 +85,7 @@ class Subscription:
 class StreamLimits:
     """The `events` and `bytes` that one stream may leave unread, and the `streams` that may be open in this process."""
 
-    events: int = 1000
+    events: int = 10_000
     bytes: int = 1024 * 1024
     streams: int = 2000
 

@@ -95,7 +95,7 @@ class LogTailStream:
 
     def __post_init__(self, with_turn: bool) -> None:
         self._last = _WITH_TURN if with_turn else _OVER
-        self.ended = self.ended or any(_state(payload) in self._last for _, payload in self.ready[1:])
+        self.ended = self.ended or (len(self.ready) > 1 and _state(self.ready[-1][1]) in self._last)
         if not self.ended:
             self._log_tail.add(self)
 
@@ -118,11 +118,10 @@ class LogTailStream:
                     yield fresh
                 if self.ended:
                     return
-            if not self._subscription.dropped:
-                # The task may have ended in another process, or here with a last event that another process stored.
-                fresh = await self._newer([])
-                if fresh:
-                    yield fresh
+            # The task may have ended in another process, or here with a last event that another process stored.
+            fresh = await self._newer([])
+            if fresh:
+                yield fresh
         except (LedgerUnavailable, CorruptRecord) as error:
             log.warning("watch.ended", task=self.task, error=str(error))
         finally:

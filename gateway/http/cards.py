@@ -107,8 +107,12 @@ def agent_skill(config: SkillConfig) -> model.AgentSkill:
 
 
 def signed(card: AgentCard, signer: "CardSigner | None") -> AgentCard:
-    """The card with its signature, where cards are signed. Raises: ValueError, as `CardSigner.sign` does."""
-    return card if signer is None else replace(card, signatures=(signer.sign(compact(card)),))
+    """The card with its signatures, where cards are signed: one for clients that know only the members of A2A 1.0, and where
+    there are others, one for clients that take the document as it is. Raises: ValueError, as `CardSigner.sign` does."""
+    if signer is None:
+        return card
+    known, served = compact(card), card_json(card)
+    return replace(card, signatures=tuple(map(signer.sign, (known,) if known == served else (known, served))))
 
 
 def agent_url(name: str, public_url: str) -> str:
@@ -118,10 +122,10 @@ def agent_url(name: str, public_url: str) -> str:
 class Cards:
     """The encoded cards of all agents. As an ASGI application: the card of the agent that needs no name."""
 
-    def __init__(self, agents: Agents, public_url: str, started: datetime, signer: "CardSigner | None" = None) -> None:
-        """`started` is the time since which these cards are valid. Raises: ValueError, as `CardSigner.sign` does."""
+    def __init__(self, agents: Agents, public_url: str, started: datetime) -> None:
+        """`started` is the time since which these cards are valid."""
         self._agents = agents
-        cards = {agent.name: _document(agent.card, signer) for agent in agents}
+        cards = {agent.name: card_json(agent.card) for agent in agents}
         self._cards = {name: _cached(card, [card], started) for name, card in cards.items()}
         addresses = {name: agent_url(name, public_url) for name in cards}
         listing = [
@@ -152,21 +156,16 @@ class Cards:
         return self._agents.default
 
 
-def _document(card: AgentCard, signer: "CardSigner | None") -> dict[str, Json]:
-    """The card for clients of both versions. Its own signature is for clients that know only the members of A2A 1.0; where
-    there are others, a second one is for clients that take the document as it is."""
-    document = card_json(card)
-    if signer is None or document == compact(card):
-        return document
-    whole = msgspec.to_builtins(signer.sign(document))
-    return {**document, "signatures": [*document.get("signatures", ()), whole]}
-
-
 def _cached(document: Json, cards: Sequence[dict[str, Json]], started: datetime) -> CachedDocument:
-    """`cards` are those in the document. A signature is another one each time, and says nothing that its card does not say: two
-    processes that serve the same cards name them alike."""
-    body = msgspec.json.encode(document)
+    """`cards` are those in the document."""
+    return CachedDocument(msgspec.json.encode(document), started, alike=what_is_said(cards))
+
+
+def what_is_said(cards: Sequence[dict[str, Json]]) -> bytes | None:
+    """Signed cards without their signatures, None for others. A signature is another one each time, and says nothing that its
+    card does not say: two processes that serve the same cards name them alike."""
     if not any("signatures" in card for card in cards):
-        return CachedDocument(body, started)
-    said = [{**card, "signatures": [one["protected"] for one in card["signatures"]]} for card in cards]
-    return CachedDocument(body, started, alike=msgspec.json.encode(said))
+        return None
+    return msgspec.json.encode(
+        [{**card, "signatures": [one["protected"] for one in card.get("signatures", ())]} for card in cards]
+    )

@@ -43,9 +43,10 @@ class CachedDocument:
             await self._whole(scope, receive, send)
 
 
-def private_document(reply: Reply, scope: Scope) -> Reply:
-    """The reply to a GET whose body depends on the caller: only the caller's own cache may keep it, and asks each time."""
-    etag = _etag(reply.body)
+def private_document(reply: Reply, scope: Scope, alike: bytes | None = None) -> Reply:
+    """The reply to a GET whose body depends on the caller: only the caller's own cache may keep it, and asks each time.
+    `alike` is as for a CachedDocument."""
+    etag = _etag(reply.body) if alike is None else b"W/" + _etag(alike)
     headers: Headers = (
         *reply.headers,
         (b"cache-control", b"private, no-cache"),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.a2a.errors import A2AError, InvalidRequest, MethodNotAllowed, echo, invalid
@@ -15,6 +16,7 @@ from gateway.a2a.model import Json
 from gateway.a2a.wire import dialects, strict_json
 from gateway.a2a.wire.dialect import Dialect, Method
 from gateway.http.arrival import arrival_of
+from gateway.http.cards import what_is_said
 from gateway.http.documents import private_document
 from gateway.http.headers import query, wants_a2a_json
 from gateway.http.pipeline import Document, Pipeline
@@ -141,7 +143,7 @@ class Rest:
         size = len(document.body) if document else 0
         response = await self._pipeline.invoke(incoming, dialect, read, envelope, receive, size=size)
         if dialect.method(name).operation == "GetExtendedAgentCard" and isinstance(response, Reply):
-            return private_document(response, scope)
+            return private_document(response, scope, what_is_said([msgspec.json.decode(response.body)]))
         return response
 
     def _params(self, document: Document) -> Json:

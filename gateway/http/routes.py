@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from starlette.routing import BaseRoute, Match, Route
@@ -31,9 +31,6 @@ from gateway.http.reply import rest_reply
 from gateway.http.rest import Resource, Rest, resource, resource_below_v1
 from gateway.operations.contexts import Contexts, ContextTransfer
 from gateway.operations.push_configs import PushConfigs
-
-if TYPE_CHECKING:
-    from gateway.http.card_signatures import CardSigner
 
 JWKS_PATH = "/.well-known/jwks.json"
 _BASE = "/a2a"
@@ -55,11 +52,10 @@ def routes(
     transfer: ContextTransfer | None = None,
     push_configs: PushConfigs | None = None,
     jwks: bytes | None = None,
-    card_signer: "CardSigner | None" = None,
 ) -> list[BaseRoute]:
     """The routes of both HTTP bindings, the cards, and the admin API."""
     started = datetime.fromtimestamp(clock.now() / 1000, UTC)
-    cards = Cards(pipeline.agents, public_url, started, card_signer)
+    cards = Cards(pipeline.agents, public_url, started)
     found: list[BaseRoute] = [
         _A2A(pipeline, cards),
         Route("/.well-known/agent-card.json", cards),

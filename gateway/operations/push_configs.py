@@ -42,10 +42,14 @@ class PushDraft:
 
     call: OperationCall
     config: PushConfig
+    named: bool
+    """Whether the caller has given it an id."""
 
     def on(self, task: str, now: int) -> PutPushConfig:
         caller = self.call.caller
-        config = replace(self.config, task=task)
+        # In A2A 0.3 a configuration without an id is the one of its task, and takes the place of an earlier one.
+        default = task if self.call.version == "0.3" else self.config.id
+        config = replace(self.config, task=task, id=self.config.id if self.named else default)
         return PutPushConfig(caller.tenant, caller.principal, self.call.agent.name, config, MAX_CONFIGS, now)
 
 
@@ -66,15 +70,15 @@ class PushConfigs:
         self, call: OperationCall, task: str, config: TaskPushNotificationConfig
     ) -> TaskPushNotificationConfig:
         """Raises: InvalidParams."""
-        draft = await self.draft(call, config)
+        put = (await self.draft(call, config)).on(task, self.clock.now())
         try:
-            await self.ledger.commit(draft.on(task, self.clock.now()))
+            await self.ledger.commit(put)
         except Conflict as error:
             raise invalid(
                 "taskId", f"the task has {MAX_CONFIGS} push notification configurations; delete one first"
             ) from error
         self.changed()
-        return _shown(replace(draft.config, task=task))
+        return _shown(put.config)
 
     async def get(self, task: str, config: str) -> TaskPushNotificationConfig:
         """With an empty `config`, which only A2A 0.3 allows, the first one. Raises: TaskNotFound, as the specification has it
@@ -115,7 +119,7 @@ class PushConfigs:
             scheme=scheme,
             sealed=sealed,
         )
-        return PushDraft(call, made)
+        return PushDraft(call, made, bool(config.id))
 
     async def _check(self, field: str, url: str) -> Target:
         try:

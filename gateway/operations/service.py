@@ -8,6 +8,7 @@ from gateway.a2a import model
 from gateway.a2a.draft_1_1 import LongPollRequest
 from gateway.a2a.errors import (
     Busy,
+    ExtendedAgentCardNotConfigured,
     PushNotificationNotSupported,
     TaskNotCancelable,
     UnsupportedOperation,
@@ -168,7 +169,11 @@ class Operations:
         if run is None:
             await self._wait_remote(call, task_id, for_end=False)
         reply = await (run.reply() if run is not None else self._reader.reply(call, task_id))
-        return message_stream(reply) if reply is not None else await self._attach(call, task_id, with_turn=True)
+        return (
+            message_stream(reply)
+            if reply is not None
+            else await self._attach(call, task_id, with_turn=True, repeats=True)
+        )
 
     async def _wait_remote(self, call: OperationCall, task_id: str, *, for_end: bool) -> None:
         """Returns when a turn of another process has ended; without `for_end` already when the task is known to be one."""
@@ -240,13 +245,17 @@ class Operations:
         raise Busy(f"Task {echo(request.id)} cannot be canceled now; try again.", retry_after=5)
 
     async def subscribe_to_task(self, call: OperationCall, request: model.SubscribeToTaskRequest) -> EventStream:
-        return await self._attach(call, request.id, with_turn=False)
+        # In A2A 0.3 no event follows a final one, and a question is final.
+        return await self._attach(call, request.id, with_turn=call.version == "0.3")
 
-    async def _attach(self, call: OperationCall, task_id: str, *, with_turn: bool) -> EventStream:
+    async def _attach(
+        self, call: OperationCall, task_id: str, *, with_turn: bool, repeats: bool = False
+    ) -> EventStream:
         """A stream of the Task and its events: the events after `Last-Event-ID` if the request has that header,
         otherwise the events to come.
 
-        The stream ends with the task. With `with_turn`, for a repeated message, it ends with the turn of that message.
+        The stream ends with the task; with `with_turn`, it ends with the turn. A stream that `repeats` that of a message may be
+        that of a task that has ended.
         """
         self._fanout.check_room()
         subscription = self._fanout.open(task_id).subscribe()
@@ -259,17 +268,17 @@ class Operations:
                 if current is not None:
                     task, number = current
                     return TaskStream([await large_task_frame(call.shown(task, number), number)], number, subscription)
-            return await self._attach_stored(call, task_id, subscription, with_turn=with_turn)
+            return await self._attach_stored(call, task_id, subscription, with_turn=with_turn, repeats=repeats)
         except BaseException:
             subscription.close()
             raise
 
     async def _attach_stored(
-        self, call: OperationCall, task_id: str, subscription: Subscription, *, with_turn: bool
+        self, call: OperationCall, task_id: str, subscription: Subscription, *, with_turn: bool, repeats: bool
     ) -> EventStream:
         record = await self._reader.record(call, task_id)
         resume = call.last_event_id
-        if record.state in TERMINAL and resume is None and not with_turn:
+        if record.state in TERMINAL and resume is None and not repeats:
             raise UnsupportedOperation(
                 f"Task {echo(task_id)} has ended ({record.state}); read it with GetTask.",
                 metadata={"taskId": task_id},
@@ -332,9 +341,11 @@ class Operations:
     async def get_extended_card(
         self, call: OperationCall, request: model.GetExtendedAgentCardRequest
     ) -> model.AgentCard:
-        """The card for this caller. Raises: UnsupportedOperation where the public card announces none."""
+        """The card for this caller. Raises: UnsupportedOperation where the public card announces none, in A2A 0.3
+        ExtendedAgentCardNotConfigured."""
         if call.agent.extended is None:
-            raise UnsupportedOperation(f"The agent {call.agent.name!r} has no extended card.")
+            missing = ExtendedAgentCardNotConfigured if call.version == "0.3" else UnsupportedOperation
+            raise missing(f"The agent {call.agent.name!r} has no extended card.")
         return call.agent.extended(call.caller.principal)
 
 

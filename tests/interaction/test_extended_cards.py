@@ -94,6 +94,8 @@ async def test_each_principal_gets_a_signed_card_with_its_skills(
     assert (skills(card), card["capabilities"]) == (seen, public["capabilities"])
     await verify(http, public)
     await verify(http, card)
+    # One signature for those who know the members of A2A 1.0 alone, and one for those who take the card as it is.
+    assert [len(each["signatures"]) for each in (public, card)] == [2, 2]
 
 
 async def test_without_credentials_there_is_no_extended_card(http: httpx2.AsyncClient, binding: Binding) -> None:
@@ -118,6 +120,7 @@ async def test_an_extended_card_is_revalidated_for_each_caller(gateway: Local, h
         "private, no-cache",
         "authorization, x-api-key, a2a-version, accept",
     )
+    assert card.headers["etag"].startswith("W/")  # a signature is another one each time
     known = {"if-none-match": card.headers["etag"]}
     assert (await http.get(EXTENDED, headers=ada | known)).status_code == 304
     assert (await http.get(EXTENDED, headers=staff | known)).status_code == 200
@@ -150,6 +153,16 @@ async def test_without_one_the_public_card_says_so_and_the_operation_is_not_supp
     text = "The agent 'echo' has no extended card."
     refusal = Refusal(-32004, 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION", text)
     assert (answer.status_code, answer.json()) == binding.refusal(refusal)
+
+
+async def test_without_one_a_caller_of_a2a_0_3_hears_that_none_is_configured(tmp_path: Path) -> None:
+    async with local_gateway(PLAIN, tmp_path, settings=ASKED) as gateway, a2a_http(gateway.url) as http:
+        headers = {"x-api-key": await issue(gateway, "ada"), "a2a-version": "0.3"}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "agent/getAuthenticatedExtendedCard"}
+        answer = await http.post("/a2a/echo", json=body, headers=headers)
+        by_rest = await http.get("/a2a/echo/v1/card", headers=headers)
+    assert answer.json()["error"]["code"] == -32007
+    assert (by_rest.status_code, by_rest.json()["code"]) == (404, -32007)
 
 
 async def test_an_extended_card_needs_callers_who_say_who_they_are(tmp_path: Path) -> None:

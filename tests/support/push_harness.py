@@ -89,7 +89,7 @@ class PushHarness:
         return await self.core.operations.create_push_config(self.core.call(), wanted)
 
     async def send(
-        self, text: str, *, at_once: bool = False, config: str = "config-1", version: str = "1.0", **where: Any
+        self, text: str, *, at_once: bool = False, config: str | None = "config-1", version: str = "1.0", **where: Any
     ) -> Task:
         """Sends a message with a configuration in it."""
         configuration = SendMessageConfiguration(

@@ -217,7 +217,7 @@ def test_the_limits_that_hold_when_nobody_sets_any() -> None:
         turn_timeout=900.0,
         queued_turns_per_context=8,
         streams=2000,
-        stream_buffer_events=1000,
+        stream_buffer_events=10_000,
         stream_buffer_bytes=1024 * 1024,
         stream_blocked=30.0,
         stream_keepalive=15.0,

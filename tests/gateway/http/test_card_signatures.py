@@ -63,7 +63,7 @@ async def served(key: SigningKey, *, api_keys: bool = False, target: str = "/") 
     signer = CardSigner(key, JWKS)
     provider = ProviderConfig(organization="O", url="https://o.example")
     card = build_card("a", CARD, URL, provider=provider, api_keys=api_keys)
-    cards = Cards(Agents((Agent("a", signed(card, signer), Unused()),)), URL, STARTED, signer)
+    cards = Cards(Agents((Agent("a", signed(card, signer), Unused()),)), URL, STARTED)
     return await asgi.request(cards if target == "/" else cards.serve_list, "GET", target)
 
 

@@ -544,6 +544,20 @@ async def test_a_subscription_outlives_the_question_and_ends_with_the_task(core:
     assert states(read) == ["INPUT_REQUIRED", "WORKING", "COMPLETED"]
 
 
+async def test_a_subscription_of_a2a_0_3_ends_with_the_question(core: Core) -> None:
+    pause = Pause()
+    core.agent(ScriptedAdapter(G, [pause, *ASKS], says("blue it is")))
+    asked = await core.send("paint", at_once=True)
+    old = replace(core.call(), version="0.3")
+    live = await core.subscribe(asked.id, old)
+    pause.go.set()
+    assert states(await frames(live))[-1] == "INPUT_REQUIRED"
+    assert [event.task is not None for event in events(await frames(await core.subscribe(asked.id, old)))] == [True]
+    await core.send("blue", task=asked.id)
+    again = await frames(await core.subscribe(asked.id, replace(old, last_event_id=0)))
+    assert states(again) == ["WORKING", "INPUT_REQUIRED", "WORKING", "COMPLETED"]
+
+
 async def test_a_task_that_has_ended_cannot_be_subscribed_to(core: Core) -> None:
     core.agent(ScriptedAdapter(G, says("a")))
     task = await core.send("hi")

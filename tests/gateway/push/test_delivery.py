@@ -288,6 +288,18 @@ async def test_a_post_of_0_3_is_repeated_with_the_task_as_it_was(core: Core) -> 
     assert states == [(2, "input-required"), (2, "input-required"), (3, "working"), (5, "completed")]
 
 
+async def test_a_configuration_of_0_3_without_an_id_takes_the_place_of_an_earlier_one(core: Core) -> None:
+    asks: list[Step] = [TextDelta("which?"), CallCompleted("r", Ending.INPUT_REQUIRED)]
+    core.agent(ScriptedAdapter(BR, *[asks] * 12, answers("a")))
+    push = PushHarness(core)
+    task = await push.send("hello", version="0.3", config=None)
+    for _ in range(12):
+        await push.send("that", version="0.3", config=None, task=task.id)
+    assert [row[0] for row in push.rows()] == [task.id]
+    await push.deliver()
+    assert len({number for _, number, _ in push.posts.posted}) == len(push.posts.posted)
+
+
 def texts_of(holders: list[Any]) -> list[str]:
     return ["".join(part.root.text for part in holder.parts) for holder in holders]
 

@@ -27,6 +27,7 @@ from gateway.ledger.turns import Accept, Replay
 from gateway.operations.call import OperationCall
 from gateway.operations.incoming import Incoming
 from gateway.operations.paused_turns import OnStored, PausedTurns
+from gateway.operations.push_configs import MAX_CONFIGS
 from gateway.operations.quotas import ConcurrencyLimit
 from gateway.operations.target import (
     KnownContext,
@@ -59,6 +60,18 @@ class MessageIntake:
     paused: PausedTurns
     runs: ConcurrencyLimit
 
+    async def _check_push_room(self, incoming: Incoming) -> None:
+        """Raises: InvalidParams where the task has no room for the configuration in the message."""
+        push, task = incoming.push, incoming.message.task_id
+        if push is None or not task:
+            return
+        others = [each for each in await self.ledger.push_configs(task) if each.id != push.config.id]
+        if len(others) >= MAX_CONFIGS:
+            raise invalid(
+                "configuration.taskPushNotificationConfig",
+                f"the task has {MAX_CONFIGS} push notification configurations; delete one first, or name one by its id",
+            )
+
     async def accept(self, incoming: Incoming, on_stored: OnStored | None = None) -> TurnRun | Replay:
         """The queued turn; a Replay when the same idempotency key already brought the same message.
 
@@ -71,6 +84,7 @@ class MessageIntake:
                 return await self._try(incoming, attempt, on_stored)
             except Conflict:
                 continue
+        await self._check_push_room(incoming)
         raise Busy("The context is being changed by another request; try again.", retry_after=1)
 
     async def _try(self, incoming: Incoming, attempt: int, on_stored: OnStored | None) -> TurnRun | Replay:

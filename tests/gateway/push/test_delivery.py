@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from a2a.compat.v0_3.types import Task as Task03
 
+from gateway.a2a.errors import InvalidParams
 from gateway.a2a.model import Part
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.push import AdvancePush
@@ -286,6 +287,17 @@ async def test_a_post_of_0_3_is_repeated_with_the_task_as_it_was(core: Core) -> 
 
     states = [(number, body["status"]["state"]) for _, number, body in push.posts.posted]
     assert states == [(2, "input-required"), (2, "input-required"), (3, "working"), (5, "completed")]
+
+
+async def test_a_message_with_one_configuration_too_many_is_refused_with_the_reason(core: Core) -> None:
+    asks: list[Step] = [CallCompleted("r", Ending.INPUT_REQUIRED)]
+    core.agent(ScriptedAdapter(BR, *[asks] * 11))
+    push = PushHarness(core)
+    task = await push.send("hello", config=None)
+    for _ in range(9):
+        await push.send("that", config=None, task=task.id)
+    with pytest.raises(InvalidParams, match="the task has 10 push notification configurations; delete one first"):
+        await push.send("that", config=None, task=task.id)
 
 
 async def test_a_configuration_of_0_3_without_an_id_takes_the_place_of_an_earlier_one(core: Core) -> None:

@@ -229,7 +229,7 @@ def stream_grpc(t, b, o):
     """`stream` by gRPC."""
     pids = ",".join(map(str, t.pids()))
     generator = [str(VENVS / "a2a/bin/python"), str(HERE / "grpc_load.py"), f"127.0.0.1:{t.port + 1000}", pids, "n=20 gap=0"]
-    return measured([*generator, "--conns", str(o.conns), "--duration", str(o.duration)])
+    return measured([*generator, "--tenant", t.spec.get("tenant", ""), "--conns", str(o.conns), "--duration", str(o.duration)])
 
 
 def stream_one(t, b, o):

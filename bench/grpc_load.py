@@ -1,6 +1,6 @@
 """A closed loop of SendStreamingMessage by gRPC, run by the python of the environment `a2a`. Prints what a2aload prints, as far as it knows.
 
-    grpc_load.py ADDRESS PIDS DIRECTIVE --conns N --duration S --warmup S
+    grpc_load.py ADDRESS PIDS DIRECTIVE --tenant AGENT --conns N --duration S --warmup S
 
 Only the CPU of the processes PIDS counts: this generator is slower than the servers that it measures.
 """
@@ -33,7 +33,7 @@ async def main(o):
     async def one(call):
         nonlocal first_error
         request = a2a_pb2.SendMessageRequest(
-            message=a2a_pb2.Message(message_id=str(uuid.uuid4()), role=a2a_pb2.ROLE_USER, parts=[a2a_pb2.Part(text=f"bench [[mock {o.directive}]]")])
+            tenant=o.tenant, message=a2a_pb2.Message(message_id=str(uuid.uuid4()), role=a2a_pb2.ROLE_USER, parts=[a2a_pb2.Part(text=f"bench [[mock {o.directive}]]")])
         )
         last, events = None, 0
         try:
@@ -75,6 +75,7 @@ p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDes
 p.add_argument("address")
 p.add_argument("pids")
 p.add_argument("directive")
+p.add_argument("--tenant", default="")
 p.add_argument("--conns", type=int, default=16)
 p.add_argument("--duration", type=float, default=3)
 p.add_argument("--warmup", type=float, default=1)

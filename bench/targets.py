@@ -42,7 +42,7 @@ TARGETS = {
     # this project
     "gateway": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/bench", "env": {"BENCH_DB": "{db}"},
                 "caps": ALL | {"0.3"}, "about": "A2A Gateway, durable SQLite log on"},  # fmt: skip
-    "gateway-grpc": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/bench", "caps": {"grpc"},
+    "gateway-grpc": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/bench", "tenant": "bench", "caps": {"grpc"},
                      "env": {"BENCH_DB": "{db}", "A2A_GATEWAY__SERVER__GRPC__PORT": "{grpc}"}, "about": "the same with its gRPC port, and nothing else"},  # fmt: skip
     "gateway-other": {"cmd": "{other}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/bench", "env": {"BENCH_DB": "{db}"}, "caps": ALL,
                       "about": "the gateway of another checkout, $BENCH_OTHER, to compare two versions in one run"},  # fmt: skip

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from gateway.a2a.weight import weight
-from gateway.a2a.wire import dialects, v1_0_proto
+from gateway.a2a.wire import dialects, v1_0, v1_0_proto
 from gateway.a2a.wire.dialect import Dialect, Method
 from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
@@ -22,6 +22,8 @@ from gateway.http.arrival import Arrival
 from gateway.http.pipeline import Outcome, Pipeline
 from gateway.http.reply import Headers
 from gateway.http.request_log import RequestLine, milliseconds
+
+_DIALECTS = {v1_0.VERSION: v1_0_proto.DIALECT}
 
 Pipelines = Callable[[], AbstractContextManager[Pipeline]]
 """The pipeline of the latest configuration, which stays open while the block runs."""
@@ -72,7 +74,7 @@ class A2AService:
     async def _perform(self, pipeline: Pipeline, name: str, line: RequestLine, context: Context) -> None:
         admitted = await pipeline.admit(Arrival(_headers(context), line.peer or "", line), None)
         payload = await receive(context)
-        dialect = dialects.negotiate(admitted.parameters.version(), dialects.GRPC)
+        dialect = dialects.negotiate(admitted.parameters.version(), _DIALECTS)
 
         def read(dialect: Dialect) -> tuple[Method, Any]:
             method = dialect.method(name)

@@ -7,14 +7,13 @@ import re
 from collections.abc import Mapping
 
 from gateway.a2a.errors import VersionNotSupported, echo
-from gateway.a2a.wire import v1_0, v1_0_proto, v1_1
+from gateway.a2a.wire import v1_0, v1_1
 from gateway.a2a.wire.dialect import Dialect
 from gateway.a2a.wire.v0_3 import http_json, json_rpc
 
 JSON_RPC: Mapping[str, Dialect] = {v1_0.VERSION: v1_0.DIALECT, json_rpc.VERSION: json_rpc.DIALECT}
 HTTP_JSON: Mapping[str, Dialect] = {v1_0.VERSION: v1_0.DIALECT}
 HTTP_JSON_BELOW_V1: Mapping[str, Dialect] = {json_rpc.VERSION: http_json.DIALECT}
-GRPC: Mapping[str, Dialect] = {v1_0.VERSION: v1_0_proto.DIALECT}
 _DRAFTS: Mapping[str, Dialect] = {v1_1.VERSION: v1_1.DIALECT}
 
 _UNNAMED = "0.3"

@@ -6,17 +6,14 @@ A message has no place for the number of its event. The initial metadata give th
 """
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 
 from grpc.aio import BaseError
 
 from gateway.a2a.errors import Busy, Unauthenticated
-from gateway.foundation.off_loop import off_loop
 from gateway.foundation.watchdog import Watchdog
 from gateway.grpc.context import CallerGone, Context, Metadata, Stuck, send_metadata
-from gateway.http.sse import OnRevocation, StreamSettings
-from gateway.ledger.events import Frame
+from gateway.http.sse import OnRevocation, StreamSettings, Translation, translated
 from gateway.operations.call import EventStream
 
 
@@ -28,7 +25,7 @@ class StreamedCall:
         context: Context,
         stream: EventStream,
         settings: StreamSettings,
-        event: Callable[[int | None, bytes], bytes],
+        event: Translation,
     ) -> None:
         """`event` translates the logged events."""
         self._context = context
@@ -64,7 +61,7 @@ class StreamedCall:
     async def _pump(self, sending: Watchdog, metadata: Metadata, resumed: int | None) -> None:
         begun = False
         async for batch in self._stream:
-            messages = await off_loop(sum(len(payload) for _, payload in batch), self._translated, batch)
+            messages = [message for _, message in await translated(self._event, batch)]
             if messages and not begun:
                 begun = True
                 sending.begin()
@@ -78,9 +75,6 @@ class StreamedCall:
             except BaseError:
                 raise CallerGone from None
             sending.end()
-
-    def _translated(self, batch: list[Frame]) -> list[bytes]:
-        return [self._event(number, payload) for number, payload in batch]
 
     def _stop(self, end: Exception) -> None:
         if self._end is None:

@@ -31,15 +31,33 @@ _SUBSCRIBE = {"GET": "SubscribeToTask", "POST": "SubscribeToTask"}
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of the binding: its dialects, where other ones are spoken, and its errors."""
+    """A version of the binding: its dialects, where other ones are spoken, and its errors. `card` is the address of the
+    extended card; `task` and `config` are the fields (by proto name) of the two ids in the address of a push configuration."""
 
     dialects: Mapping[str, Dialect]
     elsewhere: str
     errors: RestErrors
+    card: str
+    task: str
+    config: str
 
 
-_V1_0 = Version(dialects.HTTP_JSON, "HTTP+JSON of A2A 0.3 is below /v1 of the agent's address", REST)
-_V0_3 = Version(dialects.HTTP_JSON_BELOW_V1, "HTTP+JSON of A2A 1.0 is at the agent's address without /v1", REST_0_3)
+V1_0 = Version(
+    dialects.HTTP_JSON,
+    "HTTP+JSON of A2A 0.3 is below /v1 of the agent's address",
+    REST,
+    card="extendedAgentCard",
+    task="task_id",
+    config="id",
+)
+V0_3 = Version(
+    dialects.HTTP_JSON_BELOW_V1,
+    "HTTP+JSON of A2A 1.0 is at the agent's address without /v1",
+    REST_0_3,
+    card="card",
+    task="id",
+    config="push_notification_config_id",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,47 +67,27 @@ class Resource:
     operations: Mapping[str, str]
     fields: Mapping[str, str]
     optional_body: bool = False
-    version: Version = _V1_0
+    version: Version = V1_0
 
 
-def resource(segments: list[str]) -> Resource | None:
-    """The resource at a decoded path below an agent, None where there is none. An id may hold a colon."""
+def resource(segments: list[str], version: Version = V1_0) -> Resource | None:
+    """The resource at a decoded path below an agent, and below `/v1` of it for A2A 0.3; None where there is none. An id may
+    hold a colon."""
     match segments:
         case ["message:send"]:
-            return Resource({"POST": "SendMessage"}, {})
+            return Resource({"POST": "SendMessage"}, {}, version=version)
         case ["message:stream"]:
-            return Resource({"POST": "SendStreamingMessage"}, {})
-        case ["extendedAgentCard"]:
-            return Resource({"GET": "GetExtendedAgentCard"}, {})
+            return Resource({"POST": "SendStreamingMessage"}, {}, version=version)
+        case [version.card]:
+            return Resource({"GET": "GetExtendedAgentCard"}, {}, version=version)
         case ["tasks"]:
-            return Resource({"GET": "ListTasks"}, {})
+            return Resource({"GET": "ListTasks"}, {}, version=version)
         case ["tasks", task] if task:
-            return _task(task, _V1_0)
+            return _task(task, version)
         case ["tasks", task, "pushNotificationConfigs"] if task:
-            return Resource(_CONFIGS, {"task_id": task})
+            return Resource(_CONFIGS, {version.task: task}, version=version)
         case ["tasks", task, "pushNotificationConfigs", config] if task and config:
-            return Resource(_CONFIG, {"task_id": task, "id": config})
-        case _:
-            return None
-
-
-def resource_below_v1(segments: list[str]) -> Resource | None:
-    """The same for a path below `/v1` of an agent."""
-    match segments:
-        case ["message:send"]:
-            return Resource({"POST": "SendMessage"}, {}, version=_V0_3)
-        case ["message:stream"]:
-            return Resource({"POST": "SendStreamingMessage"}, {}, version=_V0_3)
-        case ["card"]:
-            return Resource({"GET": "GetExtendedAgentCard"}, {}, version=_V0_3)
-        case ["tasks"]:
-            return Resource({"GET": "ListTasks"}, {}, version=_V0_3)
-        case ["tasks", task] if task:
-            return _task(task, _V0_3)
-        case ["tasks", task, "pushNotificationConfigs"] if task:
-            return Resource(_CONFIGS, {"id": task}, version=_V0_3)
-        case ["tasks", task, "pushNotificationConfigs", config] if task and config:
-            return Resource(_CONFIG, {"id": task, "push_notification_config_id": config}, version=_V0_3)
+            return Resource(_CONFIG, {version.task: task, version.config: config}, version=version)
         case _:
             return None
 
@@ -142,7 +140,7 @@ class Rest:
         envelope = Envelope(b"", b"", version.errors.body, media_type=self._media_type)
         size = len(document.body) if document else 0
         response = await self._pipeline.invoke(incoming, dialect, read, envelope, receive, size=size)
-        if dialect.method(name).operation == "GetExtendedAgentCard" and isinstance(response, Reply):
+        if name == "GetExtendedAgentCard" and isinstance(response, Reply):
             return private_document(response, scope, what_is_said([msgspec.json.decode(response.body)]))
         return response
 

@@ -28,7 +28,7 @@ from gateway.http.documents import CachedDocument
 from gateway.http.jsonrpc import JsonRpc
 from gateway.http.pipeline import Pipeline
 from gateway.http.reply import rest_reply
-from gateway.http.rest import Resource, Rest, resource, resource_below_v1
+from gateway.http.rest import V0_3, Resource, Rest, resource
 from gateway.operations.contexts import Contexts, ContextTransfer
 from gateway.operations.push_configs import PushConfigs
 
@@ -136,7 +136,7 @@ def _operation(segments: list[str]) -> tuple[list[str], Resource] | None:
     """The prefix (agent and tenant), and the resource after it. The shortest prefix wins; no agent or tenant is called v1."""
     for length in range(min(_PREFIXES, len(segments))):
         if segments[length] == "v1":
-            below = resource_below_v1(segments[length + 1 :]) if length < _PREFIXES_OF_0_3 else None
+            below = resource(segments[length + 1 :], V0_3) if length < _PREFIXES_OF_0_3 else None
             return None if below is None else (segments[:length], below)
         found = resource(segments[length:])
         if found is not None:

@@ -73,8 +73,10 @@ class StreamSettings:
     send_timeout: float
 
 
-def _translated(event: Translation, batch: list[Frame]) -> list[Frame]:
-    return [(number, event(number, payload)) for number, payload in batch]
+async def translated(event: Translation, batch: list[Frame]) -> list[Frame]:
+    """The batch with its events translated."""
+    size = sum(len(payload) for _, payload in batch)
+    return await off_loop(size, lambda: [(number, event(number, payload)) for number, payload in batch])
 
 
 class _End(Enum):
@@ -157,7 +159,7 @@ class EventResponse:
         try:
             batch = await anext(batches)
             if self._event is not None:
-                batch = await off_loop(sum(len(payload) for _, payload in batch), _translated, self._event, batch)
+                batch = await translated(self._event, batch)
             return self._envelope.join(batch)
         except StopAsyncIteration:
             return None

@@ -65,7 +65,8 @@ class MessageIntake:
         push, task = incoming.push, incoming.message.task_id
         if push is None or not task:
             return
-        others = [each for each in await self.ledger.push_configs(task) if each.id != push.config.id]
+        put = push.on(task, self.clock.now()).config
+        others = [each for each in await self.ledger.push_configs(task) if each.id != put.id]
         if len(others) >= MAX_CONFIGS:
             raise invalid(
                 "configuration.taskPushNotificationConfig",

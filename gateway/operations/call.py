@@ -9,6 +9,7 @@ from gateway.a2a.draft_1_1 import numbered
 from gateway.a2a.model import Task
 from gateway.a2a.tool_calls import Rendering, rendering
 from gateway.a2a.wire import v1_1
+from gateway.a2a.wire.v0_3 import json_rpc
 from gateway.core.agents import Agent
 from gateway.ledger.events import Frame
 from gateway.ledger.threads import Caller
@@ -33,6 +34,10 @@ class OperationCall(msgspec.Struct, frozen=True):
     def rendering(self) -> Rendering:
         """What the caller sees of tool calls."""
         return rendering(self.agent.policies.tool_calls, self.caller.principal, self.named)
+
+    @property
+    def speaks_0_3(self) -> bool:
+        return self.version == json_rpc.VERSION
 
     @property
     def shows_generations(self) -> bool:

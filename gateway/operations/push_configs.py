@@ -38,18 +38,15 @@ _IN_MESSAGE = "configuration.taskPushNotificationConfig."
 
 @dataclass(frozen=True, slots=True)
 class PushDraft:
-    """A checked configuration, before its task is known."""
+    """A checked configuration, before its task is known. One without an id, as A2A 0.3 has it, is that of its task, and takes
+    the place of an earlier one."""
 
     call: OperationCall
     config: PushConfig
-    named: bool
-    """Whether the caller has given it an id."""
 
     def on(self, task: str, now: int) -> PutPushConfig:
         caller = self.call.caller
-        # In A2A 0.3 a configuration without an id is the one of its task, and takes the place of an earlier one.
-        default = task if self.call.version == "0.3" else self.config.id
-        config = replace(self.config, task=task, id=self.config.id if self.named else default)
+        config = replace(self.config, task=task, id=self.config.id or task)
         return PutPushConfig(caller.tenant, caller.principal, self.call.agent.name, config, MAX_CONFIGS, now)
 
 
@@ -112,14 +109,14 @@ class PushConfigs:
             sealed = self.box.seal(Secrets(config.token or None, credentials or None), config.url)
         made = PushConfig(
             task="",
-            id=config.id or self.clock.new_id(),
+            id=config.id or ("" if call.speaks_0_3 else self.clock.new_id()),
             version=call.version,
             url=config.url,
             host=target.host,
             scheme=scheme,
             sealed=sealed,
         )
-        return PushDraft(call, made, bool(config.id))
+        return PushDraft(call, made)
 
     async def _check(self, field: str, url: str) -> Target:
         try:

@@ -113,7 +113,7 @@ class Operations:
                 return await self._accept_now(call, request, on_stored)
             except UnsupportedOperation:
                 run = self._reader.run_of(call, request.message.task_id or "")
-                if call.version != "0.3" or run is None or run is ended:
+                if not call.speaks_0_3 or run is None or run is ended:
                     raise
                 if self._behind[run.live.id] >= call.agent.policies.queued_turns:
                     raise
@@ -246,7 +246,7 @@ class Operations:
 
     async def subscribe_to_task(self, call: OperationCall, request: model.SubscribeToTaskRequest) -> EventStream:
         # In A2A 0.3 no event follows a final one, and a question is final.
-        return await self._attach(call, request.id, with_turn=call.version == "0.3")
+        return await self._attach(call, request.id, with_turn=call.speaks_0_3)
 
     async def _attach(
         self, call: OperationCall, task_id: str, *, with_turn: bool, repeats: bool = False
@@ -344,7 +344,7 @@ class Operations:
         """The card for this caller. Raises: UnsupportedOperation where the public card announces none, in A2A 0.3
         ExtendedAgentCardNotConfigured."""
         if call.agent.extended is None:
-            missing = ExtendedAgentCardNotConfigured if call.version == "0.3" else UnsupportedOperation
+            missing = ExtendedAgentCardNotConfigured if call.speaks_0_3 else UnsupportedOperation
             raise missing(f"The agent {call.agent.name!r} has no extended card.")
         return call.agent.extended(call.caller.principal)
 

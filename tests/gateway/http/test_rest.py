@@ -4,7 +4,7 @@ import pytest
 
 from gateway.a2a.wire.v0_3.proto_requests import METHODS as METHODS_0_3
 from gateway.a2a.wire.v1_0 import METHODS
-from gateway.http.rest import resource, resource_below_v1
+from gateway.http.rest import V0_3, resource
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_other_paths_have_no_resource(path: str) -> None:
 def test_an_address_below_v1_means_the_operations_of_0_3(
     path: str, operations: dict[str, str], fields: dict[str, str]
 ) -> None:
-    found = resource_below_v1(path.split("/"))
+    found = resource(path.split("/"), V0_3)
 
     assert found is not None
     assert (found.operations, found.fields) == (operations, fields)
@@ -90,4 +90,4 @@ def test_an_address_below_v1_means_the_operations_of_0_3(
 
 @pytest.mark.parametrize("path", ["", "v1", "extendedAgentCard", "message:other", "tasks/", "tasks/a/b", "card/x"])
 def test_other_paths_below_v1_have_no_resource(path: str) -> None:
-    assert resource_below_v1(path.split("/")) is None
+    assert resource(path.split("/"), V0_3) is None

@@ -183,12 +183,7 @@ def _message(message: _Message) -> model.Message:
 
 def _part(part: _Part, path: str) -> model.Part:
     """Raises: Misfit."""
-    contents = {"text": part.text, "file": part.file, "data": part.data}
-    given = [kind for kind, content in contents.items() if content is not None]
-    if not given:
-        raise Misfit("has no content: one of text, file and data is required", path)
-    if len(given) > 1:
-        raise Misfit(f"has several contents, {' and '.join(given)}: exactly one is allowed", path)
+    requests.only_content(path, text=part.text, file=part.file, data=part.data)
     if part.file is not None:
         return _file_part(part.file, part.metadata, f"{path}.file")
     if part.data is not None:

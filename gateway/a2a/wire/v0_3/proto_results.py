@@ -12,7 +12,7 @@ from gateway.a2a import model
 from gateway.a2a.model import Json, StreamResponse, TaskState, Wire
 from gateway.a2a.wire.dialect import line
 from gateway.a2a.wire.v0_3 import results
-from gateway.a2a.wire.v0_3.results import LAST, described, remembered, wrapped
+from gateway.a2a.wire.v0_3.results import LAST, PushConfig, described, remembered, wrapped
 
 
 class _File(Wire, frozen=True, kw_only=True):
@@ -96,21 +96,9 @@ class _Response(Wire, frozen=True, kw_only=True):
     artifact_update: _ArtifactUpdate | None = None
 
 
-class _Authentication(Wire, frozen=True, kw_only=True):
-    schemes: list[str]
-    credentials: str | None = None
-
-
-class _PushConfig(Wire, frozen=True, kw_only=True):
-    id: str | None = None
-    url: str
-    token: str | None = None
-    authentication: _Authentication | None = None
-
-
 class _TaskPushConfig(Wire, frozen=True, kw_only=True):
     name: str
-    push_notification_config: _PushConfig
+    push_notification_config: PushConfig
 
 
 class _TaskPushConfigs(Wire, frozen=True, kw_only=True):
@@ -230,11 +218,7 @@ def _part(part: model.Part) -> _Part:
 
 
 def _push_config(config: model.TaskPushNotificationConfig) -> _TaskPushConfig:
-    scheme = config.authentication
-    authentication = (
-        None if scheme is None else _Authentication(schemes=[scheme.scheme], credentials=scheme.credentials)
-    )
-    shown = _PushConfig(id=config.id, url=config.url, token=config.token, authentication=authentication)
     return _TaskPushConfig(
-        name=f"tasks/{config.task_id}/pushNotificationConfigs/{config.id}", push_notification_config=shown
+        name=f"tasks/{config.task_id}/pushNotificationConfigs/{config.id}",
+        push_notification_config=results.push_config(config),
     )

@@ -190,19 +190,24 @@ def _message(message: _Message) -> model.Message:
 def _part(part: _Part, index: int) -> model.Part:
     """Raises: Misfit."""
     path = f".message.parts[{index}]"
-    contents = {"text": part.text, "file": part.file, "data": None if part.data is UNSET else part.data}
-    given = [kind for kind, content in contents.items() if content is not None]
-    if not given:
-        raise Misfit("has no content: one of text, file and data is required", path)
-    if len(given) > 1:
-        raise Misfit(f"has several contents, {' and '.join(given)}: exactly one is allowed", path)
-    if part.kind not in (None, given[0]):
-        raise Misfit(f"must be {given[0]!r} for a part with {given[0]}, not {echo(part.kind)}", f"{path}.kind")
+    kind = only_content(path, text=part.text, file=part.file, data=None if part.data is UNSET else part.data)
+    if part.kind not in (None, kind):
+        raise Misfit(f"must be {kind!r} for a part with {kind}, not {echo(part.kind)}", f"{path}.kind")
     if part.file is not None:
         return _file_part(part.file, part.metadata, f"{path}.file")
     if part.text is not None:
         return model.Part(text=part.text, metadata=part.metadata)
     return data_part(part.data, part.metadata, f"{path}.data")
+
+
+def only_content(path: str, **contents: object) -> str:
+    """The name of the one content that is there. Raises: Misfit."""
+    given = [kind for kind, content in contents.items() if content is not None]
+    if not given:
+        raise Misfit("has no content: one of text, file and data is required", path)
+    if len(given) > 1:
+        raise Misfit(f"has several contents, {' and '.join(given)}: exactly one is allowed", path)
+    return given[0]
 
 
 def _file_part(file: _File, metadata: dict[str, Json] | None, path: str) -> model.Part:

@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, UnsetType
 
 from gateway.a2a import model
-from gateway.a2a.model import INTERRUPTED, TERMINAL, Json, StreamResponse, TaskState
+from gateway.a2a.model import INTERRUPTED, TERMINAL, Json, StreamResponse, TaskState, Wire
 from gateway.a2a.wire.card import card_json
 from gateway.a2a.wire.dialect import line
 from gateway.a2a.wire.v0_3.requests import WRAPPED
@@ -22,11 +22,7 @@ _REMEMBERED_BYTES = 8192
 """Of an event that is translated once for all streams. A longer one is rare, and would occupy memory."""
 
 
-class _Json(Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True, gc=False):
-    pass
-
-
-class _Kinded(_Json, frozen=True, tag_field="kind"):
+class _Kinded(Wire, frozen=True, tag_field="kind"):
     pass
 
 
@@ -35,7 +31,7 @@ class _Text(_Kinded, frozen=True, tag="text", kw_only=True):
     metadata: dict[str, Json] | None = None
 
 
-class _FileContent(_Json, frozen=True, kw_only=True):
+class _FileContent(Wire, frozen=True, kw_only=True):
     bytes: str | None = None
     uri: str | None = None
     mime_type: str | None = None
@@ -66,7 +62,7 @@ class Message(_Kinded, frozen=True, tag="message", kw_only=True):
     reference_task_ids: tuple[str, ...] | None = None
 
 
-class _Artifact(_Json, frozen=True, kw_only=True):
+class _Artifact(Wire, frozen=True, kw_only=True):
     artifact_id: str
     name: str | None = None
     description: str | None = None
@@ -75,7 +71,7 @@ class _Artifact(_Json, frozen=True, kw_only=True):
     extensions: tuple[str, ...] | None = None
 
 
-class _Status(_Json, frozen=True, kw_only=True):
+class _Status(Wire, frozen=True, kw_only=True):
     state: str
     message: Message | None = None
     timestamp: str | None = None
@@ -107,21 +103,21 @@ class ArtifactUpdate(_Kinded, frozen=True, tag="artifact-update", kw_only=True):
     metadata: dict[str, Json] | None = None
 
 
-class _Authentication(_Json, frozen=True, kw_only=True):
+class _Authentication(Wire, frozen=True, kw_only=True):
     schemes: list[str]
     credentials: str | None = None
 
 
-class _PushConfig(_Json, frozen=True, kw_only=True):
+class PushConfig(Wire, frozen=True, kw_only=True):
     id: str | None = None
     url: str
     token: str | None = None
     authentication: _Authentication | None = None
 
 
-class _TaskPushConfig(_Json, frozen=True, kw_only=True):
+class _TaskPushConfig(Wire, frozen=True, kw_only=True):
     task_id: str
-    push_notification_config: _PushConfig
+    push_notification_config: PushConfig
 
 
 STATES = {state: state.removeprefix("TASK_STATE_").lower().replace("_", "-") for state in TaskState}
@@ -259,9 +255,13 @@ def wrapped(data: Json | UnsetType, metadata: dict[str, Json] | None) -> tuple[d
 
 
 def _push_config(config: model.TaskPushNotificationConfig) -> _TaskPushConfig:
+    return _TaskPushConfig(task_id=config.task_id or "", push_notification_config=push_config(config))
+
+
+def push_config(config: model.TaskPushNotificationConfig) -> PushConfig:
+    """The configuration without its task, which is the same in both spellings."""
     scheme = config.authentication
     authentication = (
         None if scheme is None else _Authentication(schemes=[scheme.scheme], credentials=scheme.credentials)
     )
-    shown = _PushConfig(id=config.id, url=config.url, token=config.token, authentication=authentication)
-    return _TaskPushConfig(task_id=config.task_id or "", push_notification_config=shown)
+    return PushConfig(id=config.id, url=config.url, token=config.token, authentication=authentication)

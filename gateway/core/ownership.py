@@ -16,7 +16,7 @@ from gateway.ledger.points import CommitPoint
 from gateway.ledger.states import TurnStatus
 from gateway.ledger.threads import RevertIfDisplaced, ThreadRecord
 from gateway.ports.adapter import Adapter, AdapterError, AdapterEvent, CallCompleted, CallStarted, ErrorClass
-from gateway.ports.capabilities import CanReadState
+from gateway.ports.capabilities import CanReadState, Ongoing
 from gateway.ports.conversation import AssistantItem, HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem
 
 
@@ -36,6 +36,14 @@ def on_static_handle(thread: ThreadRecord, event: AdapterEvent) -> AdapterEvent:
         what = f"the static handle {thread.handle!r} became {event.handle!r}"
         raise AdapterError(ErrorClass.CONTRACT_BROKEN, what)
     return replace(event, handle=None if isinstance(event, CallStarted) else thread.handle)
+
+
+def addressed(thread: ThreadRecord, call: Ongoing) -> Ongoing | None:
+    """The names by which the backend can be asked about a call of this thread that has named itself so; None where it has
+    not, because a static handle is the name of the conversation and of no call."""
+    if call.run is not None:
+        return Ongoing(call.handle or thread.handle, call.run)
+    return call if call.handle is not None and not is_static(thread) else None
 
 
 def of_thread(thread: ThreadRecord, declared: Ownership) -> Ownership:

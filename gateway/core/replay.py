@@ -19,7 +19,7 @@ from gateway.ledger.calls import LatestCall
 from gateway.ledger.events import Update
 from gateway.ledger.states import UNDER_WAY, ServiceCallStatus
 from gateway.ledger.threads import ThreadRecord
-from gateway.ports.capabilities import CanResume
+from gateway.ports.capabilities import CanResume, Ongoing
 from gateway.ports.conversation import HandleKind, StorageOwner
 
 
@@ -231,10 +231,10 @@ RESTARTS = 2
 
 @dataclass(frozen=True, slots=True)
 class ResumeCall:
-    """The gateway listens to the call under way again, by this handle."""
+    """The gateway listens to the call under way again, by these names."""
 
     call: LatestCall
-    pending: str
+    names: Ongoing
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +254,9 @@ def resume_plan(
     of the turn. `open_tools` says that some of its tool calls have no outcome."""
     if call is None or thread.lost:
         return None
-    if call.status in UNDER_WAY and call.pending is not None and isinstance(agent.adapter, CanResume):
-        return ResumeCall(call, call.pending)
+    names = ownership.addressed(thread, Ongoing(call.pending, call.run)) if call.status in UNDER_WAY else None
+    if names is not None and isinstance(agent.adapter, CanResume):
+        return ResumeCall(call, names)
     if open_tools or call.restarts >= RESTARTS:
         return None
     if call.status is ServiceCallStatus.COMPLETED:

@@ -21,7 +21,7 @@ from gateway.engine.journal import appended
 from gateway.engine.turn_context import TurnContext, weight_to_measure
 from gateway.engine.turn_run import status, status_update
 from gateway.foundation.clock import timestamp
-from gateway.ledger.calls import Complete, GiveBack, MarkRefused, SetAside, SetPendingHandle
+from gateway.ledger.calls import Complete, GiveBack, MarkRefused, NameCall, SetAside
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.events import Update, entry
 from gateway.ledger.leases import Release
@@ -32,7 +32,7 @@ from gateway.ledger.threads import DeleteOrphan, LeaveOut, MarkHandleLost, MarkU
 from gateway.ledger.tool_calls import ToolStarts, ToolWaits
 from gateway.ledger.turns import Suspend
 from gateway.ports.adapter import HANDLE_LOST, MEANINGS
-from gateway.ports.capabilities import CanResume
+from gateway.ports.capabilities import CanResume, Ongoing
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
 log = structlog.get_logger("gateway.engine.executor")
@@ -41,11 +41,11 @@ log = structlog.get_logger("gateway.engine.executor")
 def aborted(context: TurnContext, command: commands.AbortCall, *, ends_turn: bool = True) -> list[CommitPoint]:
     """The commit points that end a service call that does not count. With `ends_turn`, a handle that the backend does
     not know marks the thread as lost."""
-    run, thread, pending = context.run, context.thread, context.pending
+    run, thread = context.run, context.thread
     if not run.prepared:
         return []
     agent, kind, ended = run.agent, command.error_class, context.clock.now()
-    unknown = ends_turn and must_reconcile(agent.adapter, agent.policies, thread, kind, pending)
+    unknown = ends_turn and must_reconcile(agent.adapter, agent.policies, thread, kind, context.call)
     end = ServiceCallStatus.UNKNOWN if unknown else ServiceCallStatus.FAILED
     failed = commit_points.fail(
         thread, run.turn, run.service_call, kind, ended, following=end, items=command.items, usage=command.usage
@@ -55,7 +55,7 @@ def aborted(context: TurnContext, command: commands.AbortCall, *, ends_turn: boo
     points: list[CommitPoint] = [failed]
     if ends_turn and kind in HANDLE_LOST and thread.handle is not None and not thread.lost:
         points.append(MarkHandleLost(thread.id, thread.generation))
-    orphan = ownership.orphaned_handle(thread, pending)
+    orphan = ownership.orphaned_handle(thread, context.call.handle)
     if orphan is not None:
         points.append(DeleteOrphan(thread.id, agent.name, orphan, context.runtime.clock.now()))
     return points
@@ -105,8 +105,8 @@ class CommandExecutor:
             match command:
                 case commands.Publish(update=update):
                     self.publish(update)
-                case commands.RecordPending(handle=handle):
-                    await self._note_pending(handle)
+                case commands.RecordPending(handle=handle, run=name):
+                    await self._note_names(handle, name)
                 case commands.Reply():
                     reply = command
                 case commands.StrayResult(call_id=call_id):
@@ -198,14 +198,15 @@ class CommandExecutor:
             log.warning("thread.owner-conflict", agent=agent.name, thread=thread.id)
         return [] if command.handle is None else [DeleteOrphan(thread.id, agent.name, command.handle, now)]
 
-    async def _note_pending(self, handle: str) -> None:
+    async def _note_names(self, handle: str | None, run: str | None) -> None:
         """A static handle was made for this call: the adapter uses it once it cannot be lost any more."""
-        self._context.pending = handle
-        journal, pending = self._run.live.journal, SetPendingHandle(self._run.service_call, handle)
-        if ownership.is_static(self._context.thread):
-            await journal.commit(lambda row: (pending, *appended(row)))
+        before = self._context.call
+        self._context.call = Ongoing(handle or before.handle, run or before.run)
+        journal, names = self._run.live.journal, NameCall(self._run.service_call, handle, run)
+        if handle is not None and ownership.is_static(self._context.thread):
+            await journal.commit(lambda row: (names, *appended(row)))
         else:
-            journal.note(pending)
+            journal.note(names)
 
     async def _store(self, points: list[CommitPoint]) -> None:
         """Handles a command that does not end the turn: a completed call while the turn continues, the start or the end
@@ -297,7 +298,7 @@ class CommandExecutor:
             await self._run.live.journal.commit(unit, final, stored)
         except Conflict:
             agent, thread, now = self._run.agent, self._context.thread, self._context.runtime.clock.now()
-            taken = self._context.pending if isinstance(agent.adapter, CanResume) else None
+            taken = self._context.call.handle if isinstance(agent.adapter, CanResume) else None
             handles = [handle for handle in ownership.abandoned_handles(thread, points) if handle != taken]
             if handles:
                 with suppress(Conflict, LedgerUnavailable):

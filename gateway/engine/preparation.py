@@ -22,6 +22,7 @@ from gateway.core.failures import retry_wait
 from gateway.core.history import project
 from gateway.core.turn import reconcile
 from gateway.core.turn.reconcile import UnknownOutcome
+from gateway.engine.cancellation import cancel_at_backend
 from gateway.engine.tool_loop import is_cancelled
 from gateway.engine.turn_context import TurnContext
 from gateway.ledger.calls import Complete
@@ -30,8 +31,8 @@ from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.tasks import EventRow
 from gateway.ledger.threads import MarkSynced
-from gateway.ports.adapter import AdapterError, ServiceRequest
-from gateway.ports.capabilities import CanFetch, CanListTail, Tail
+from gateway.ports.adapter import AdapterError, ErrorClass, ServiceRequest
+from gateway.ports.capabilities import CanFetch, CanListTail, Fate, Fetched, Ongoing, Tail
 from gateway.ports.conversation import HandleKind, HistoryRecord, Item, UserItem
 
 log = structlog.get_logger("gateway.engine.preparation")
@@ -162,18 +163,45 @@ class CallPreparation:
         static = thread.handle_kind is HandleKind.STATIC
         if call.displaced and not static:
             return reconcile.call_failed(earlier, "left-out", runtime.clock)
-        points = await (self._by_tail(earlier) if static else self._by_fetch(earlier))
+        points = await (self._in_conversation(earlier) if static else self._by_fetch(earlier))
         adopted = any(isinstance(point, Complete) for point in points)
         log.info("thread.caught-up", agent=agent.name, thread=thread.id, turn=call.turn, adopted=adopted)
         continues = ownership.apply_points(thread, points).handle is not None
         self.context.doubtful = call.turn if static and not adopted and continues else None
         return points
 
+    async def _in_conversation(self, earlier: UnknownOutcome) -> tuple[CommitPoint, ...]:
+        """A run that has completed tells its own end; else the conversation shows how much of the call it holds."""
+        names, adapter = reconcile.names(earlier), earlier.agent.adapter
+        if names is not None and isinstance(adapter, CanFetch):
+            found = await self._end_of_run(adapter, names, earlier)
+            if found is not None and found.fate is Fate.COMPLETED:
+                return reconcile.from_run(earlier, found.events, self.context.runtime.clock)
+        return await self._by_tail(earlier)
+
+    async def _end_of_run(self, adapter: CanFetch, names: Ongoing, earlier: UnknownOutcome) -> Fetched | None:
+        """The fate of a run whose turn has ended. One that is still at work is waited for as for any other lock, and then
+        ended, since a conversation takes one run at a time. RUNNING where that does not help; None as in `_look_up`."""
+        runtime, tries = self.context.runtime, 0
+        while True:
+            found = await self._look_up(lambda: adapter.fetch(names), earlier)
+            if found is None or found.fate is not Fate.RUNNING:
+                return found
+            tries += 1
+            locked = AdapterError(ErrorClass.LOCKED, "an earlier run is at work")
+            wait = retry_wait(locked, tries, earlier.agent.policies.turn_timeout, runtime.pace.jitter())
+            if wait is not None:
+                await runtime.pace.sleep(wait)
+            elif await cancel_at_backend(earlier.agent, self.context.run.live.id, names):
+                return await self._look_up(lambda: adapter.fetch(names), earlier)
+            else:
+                return found
+
     async def _by_fetch(self, earlier: UnknownOutcome) -> tuple[CommitPoint, ...]:
-        adapter, pending, clock = earlier.agent.adapter, earlier.call.pending, self.context.runtime.clock
-        if pending is None or not isinstance(adapter, CanFetch):
+        adapter, names, clock = earlier.agent.adapter, reconcile.names(earlier), self.context.runtime.clock
+        if names is None or not isinstance(adapter, CanFetch):
             return reconcile.unresolved(earlier, clock)
-        found = await self._look_up(lambda: adapter.fetch(pending), earlier)
+        found = await self._look_up(lambda: adapter.fetch(names), earlier)
         return reconcile.unresolved(earlier, clock) if found is None else reconcile.from_fetch(earlier, found, clock)
 
     async def _by_tail(self, earlier: UnknownOutcome) -> tuple[CommitPoint, ...]:

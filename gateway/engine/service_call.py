@@ -4,7 +4,6 @@ Law: the end of a try is stored before the next one; nothing after the end of a 
 the call itself does not end it.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ import structlog
 from msgspec.structs import replace
 
 from gateway.core import ownership
-from gateway.core.agents import Agent
 from gateway.core.failures import CallProgress, may_repeat, retry_wait
 from gateway.core.history import Doubt, narrower
 from gateway.core.replay import Replay, ShownOutput
@@ -42,7 +40,7 @@ from gateway.ports.adapter import (
     StartedOver,
     ToolResultReady,
 )
-from gateway.ports.capabilities import CanCancel, CanResume
+from gateway.ports.capabilities import CanResume, Ongoing
 from gateway.ports.conversation import Ownership
 
 log = structlog.get_logger("gateway.engine.service_call")
@@ -51,28 +49,13 @@ FAULTS = (Exception, KeyboardInterrupt, SystemExit, BaseExceptionGroup)
 """What an adapter may raise: none of it may end the process for all other turns."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 8.0
-_CANCEL_TIMEOUT = 5.0
-"""Seconds that a backend has to confirm a cancellation."""
 
 
-def can_resume(adapter: Adapter, pending: str | None, error: AdapterError) -> TypeGuard[CanResume]:
-    """Whether the stream of the call with this pending handle can be read again after this error."""
+def can_resume(adapter: Adapter, names: Ongoing | None, error: AdapterError) -> TypeGuard[CanResume]:
+    """Whether the stream of the call with these names can be read again after this error."""
     meaning = error.kind.meaning
     may_run = meaning.transient and meaning.processed is not Processed.YES
-    return isinstance(adapter, CanResume) and pending is not None and may_run
-
-
-async def cancel_at_backend(agent: Agent, task: str, pending: str | None) -> bool | None:
-    """Whether the backend confirmed that the call does not continue, or None when the call ends by itself."""
-    adapter = agent.adapter
-    if pending is None or not isinstance(adapter, CanCancel):
-        return None
-    try:
-        async with asyncio.timeout(_CANCEL_TIMEOUT):
-            return await adapter.cancel(pending)
-    except (AdapterError, TimeoutError) as error:
-        log.warning("call.not-cancelled", agent=agent.name, task=task, error=repr(error))
-        return False
+    return isinstance(adapter, CanResume) and names is not None and may_run
 
 
 @dataclass(slots=True)
@@ -96,8 +79,8 @@ class ServiceCallLoop:
                 if context.thread.lost:
                     raise AdapterError(ErrorClass.HANDLE_EXPIRED, "the handle was lost in an earlier turn")
                 with context.runtime.breakers.request(run.agent) as sent:
-                    if again and isinstance(adapter, CanResume):
-                        return await self._listen(adapter.resume(request, context.pending or ""), sent)
+                    if again is not None and isinstance(adapter, CanResume):
+                        return await self._listen(adapter.resume(request, again), sent)
                     return await self._listen(adapter.call(request), sent)
             except FAULTS as error:
                 machine = context.machine
@@ -106,8 +89,9 @@ class ServiceCallLoop:
                     return None
                 if not isinstance(error, AdapterError) or machine.ended or machine.between_calls:
                     raise
-                resumed, again = again, can_resume(adapter, context.pending, error)
-                if again:
+                names, resumed = context.addressed, again is not None
+                again = names if can_resume(adapter, names, error) else None
+                if again is not None:
                     await self._wait_to_listen(error)
                 elif resumed:
                     # Some of its output may have been shown before it was listened to again.
@@ -116,16 +100,21 @@ class ServiceCallLoop:
                     request = await self._repeat(request, error)
                 drop_tracebacks(error)
 
-    async def _begin(self) -> tuple[bool, ServiceRequest]:
-        """The request of the call, and whether the call is under way already, in a turn that was taken over."""
+    async def _begin(self) -> tuple[Ongoing | None, ServiceRequest]:
+        """The request of the call, and its names if it is under way already, in a turn that was taken over."""
         context, point = self.context, self.context.run.resume_point
-        context.attempt, context.pending, context.doubt, context.doubtful, self._tries = 0, None, None, None, 0
-        again = False
+        context.attempt, context.call, context.doubt, context.doubtful, self._tries = 0, Ongoing(), None, None, 0
+        again = None
         if point is not None:
-            context.attempt, context.pending, context.base = point.attempt, point.pending, context.run.base
+            context.attempt, context.base, again, self._seen = (
+                point.attempt,
+                context.run.base,
+                point.names,
+                point.before,
+            )
             context.machine.replay_call(point.before.answer, point.before.parts, round_=point.round)
-            again, self._seen = point.pending is not None, point.before
-        if again:
+        if again is not None:
+            context.call = again
             self._begin_again()
         else:
             await self._preparation.take_call()
@@ -148,7 +137,8 @@ class ServiceCallLoop:
                     phase = CallProgress.EMITTED
                 else:
                     # The call that makes a static handle names it before anything is sent.
-                    phase = self._phase if static and thread.handle is None else CallProgress.STARTED
+                    unsent = static and thread.handle is None and event.run is None
+                    phase = self._phase if unsent else CallProgress.STARTED
                 if phase is not self._phase:
                     self._phase = phase
                     sent.answered()

@@ -30,6 +30,7 @@ from gateway.ledger.events import entry
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.tool_calls import StandingApproval
+from gateway.ports.capabilities import Ongoing
 from gateway.ports.conversation import HistoryRecord, StorageOwner, weigh
 from gateway.ports.tools import ToolError
 
@@ -47,8 +48,8 @@ class TurnFailed(Exception):
 
 class TurnContext:
     """The values of one turn that the parts of the engine share. `tools` are the rules for the tools of the service
-    call, `view` is the part of the conversation that the call carries, `attempt` the number of its next try, `pending`
-    the handle that the current try has named. `doubt` is the part of the conversation that the call does without after
+    call, `view` is the part of the conversation that the call carries, `attempt` the number of its next try, `call` the
+    names that the current try has told. `doubt` is the part of the conversation that the call does without after
     a refusal. `doubtful` is an earlier turn of the thread on which the backend may still be at work: it has to be looked
     up again before any request after this one, unless this one is accepted. `base` is the handle at which the turn began.
     The times of the task are times of `clock`."""
@@ -56,12 +57,12 @@ class TurnContext:
     __slots__ = (
         "attempt",
         "base",
+        "call",
         "clock",
         "doubt",
         "doubtful",
         "held",
         "machine",
-        "pending",
         "run",
         "runtime",
         "tools",
@@ -75,7 +76,7 @@ class TurnContext:
         self.tools = _NO_TOOLS
         self.view = View((), ())
         self.attempt = 0
-        self.pending: str | None = None
+        self.call = Ongoing()
         self.doubt: Doubt | None = None
         self.doubtful: str | None = None
         self.base = run.base if run.open_calls else held.thread.handle
@@ -112,11 +113,16 @@ class TurnContext:
             marks_thoughts=run.marks_thoughts,
         )
 
+    @property
+    def addressed(self) -> Ongoing | None:
+        """The names by which the backend can be asked about the current try, if it has any."""
+        return ownership.addressed(self.thread, self.call)
+
     # --- changes
 
     def begin_try(self) -> None:
         """The try before failed."""
-        self.attempt, self.pending = self.attempt + 1, None
+        self.attempt, self.call = self.attempt + 1, Ongoing()
 
     async def reread_thread(self) -> None:
         """Raises: Conflict when the thread is gone."""

@@ -25,6 +25,7 @@ from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskRecord
 from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.ledger.turns import Preferences
+from gateway.ports.capabilities import Ongoing
 
 
 def status(state: TaskState, moment: str, message: Message | None = None) -> TaskStatus:
@@ -93,13 +94,13 @@ class StoredTask:
 
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
-    """The place where a turn that was taken over continues. With a `pending` handle, this is the service call under
-    way; without one, it is the service call that has to be made next. `before` is the output that the turn had shown
-    when that call began."""
+    """The place where a turn that was taken over continues. With `names`, this is the service call under way that has these
+    names; without, it is the service call that has to be made next. `before` is the output that the turn had shown when
+    that call began."""
 
     round: int
     attempt: int
-    pending: str | None
+    names: Ongoing | None
     before: ShownOutput
 
 

@@ -15,10 +15,11 @@ from gateway.core import ownership
 from gateway.core.failures import INTERNAL, OWNER_CONFLICT, TOOL_OUTCOME_UNKNOWN, TURN_TIMEOUT
 from gateway.core.replay import shown_answer
 from gateway.core.turn.commands import EndTurn
+from gateway.engine.cancellation import cancel_at_backend
 from gateway.engine.executor import CommandExecutor
 from gateway.engine.preparation import CallPreparation, Parked
 from gateway.engine.runtime import Runtime
-from gateway.engine.service_call import FAULTS, ServiceCallLoop, cancel_at_backend
+from gateway.engine.service_call import FAULTS, ServiceCallLoop
 from gateway.engine.tool_loop import ToolRounds, is_cancelled
 from gateway.engine.turn_context import TurnContext, TurnFailed
 from gateway.engine.turn_run import ThreadQueue, TurnRun
@@ -29,6 +30,7 @@ from gateway.ledger.points import CommitPoint
 from gateway.ledger.tasks import EventRow
 from gateway.ledger.turns import Resume
 from gateway.ports.adapter import AdapterError
+from gateway.ports.capabilities import Ongoing
 from gateway.ports.conversation import UserItem
 
 log = structlog.get_logger("gateway.engine.turn_runner")
@@ -146,8 +148,8 @@ class TurnRunner:
         await self._executor.perform([replace(c, metadata=metadata) if isinstance(c, EndTurn) else c for c in commands])
 
     async def _cancel_call(self) -> bool | None:
-        pending = None if self._context.machine.between_calls else self._context.pending
-        return await cancel_at_backend(self._run.agent, self._run.live.id, pending)
+        names = None if self._context.machine.between_calls else self._context.addressed
+        return await cancel_at_backend(self._run.agent, self._run.live.id, names)
 
     async def _fail(
         self,
@@ -178,6 +180,6 @@ class TurnRunner:
             raise
         except Exception as error:  # noqa: BLE001 - the output cannot be stored, or the reason is none: without them
             log.error("turn.unrecordable", correlation_id=correlation_id, error=repr(error))
-            context.pending = None
+            context.call = Ongoing()
             machine.restart(context.facts())
             await executor.perform(machine.fail(INTERNAL, correlation_id))

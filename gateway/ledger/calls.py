@@ -67,11 +67,13 @@ class Prepare(msgspec.Struct, frozen=True):
     event: EventRow | None
 
 
-class SetPendingHandle(msgspec.Struct, frozen=True):
-    """Between C2 and C3: the backend has named the handle to which this call may lead."""
+class NameCall(msgspec.Struct, frozen=True):
+    """Between C2 and C3: the backend has named the handle to which this call may lead, or the call itself (`run`). None
+    leaves an earlier name."""
 
     service_call: str
-    handle: str
+    handle: str | None
+    run: str | None = None
 
 
 class Complete(msgspec.Struct, frozen=True):
@@ -147,8 +149,9 @@ class GiveBack(msgspec.Struct, frozen=True):
 
 
 class UnknownCall(msgspec.Struct, frozen=True):
-    """The latest service call of a thread with an unknown outcome. `pending` is the handle that its backend named.
-    `displaced` says that the turn of the call was displaced and is not part of the conversation."""
+    """The latest service call of a thread with an unknown outcome. `pending` is the handle that its backend named, `run` its
+    name for the call itself. `displaced` says that the turn of the call was displaced and is not part of the
+    conversation."""
 
     id: str
     turn: str
@@ -156,12 +159,13 @@ class UnknownCall(msgspec.Struct, frozen=True):
     handle_in: str | None
     pending: str | None
     displaced: bool = False
+    run: str | None = None
 
 
 class LatestCall(msgspec.Struct, frozen=True):
-    """The last service call of a turn. `base` is the handle at which the turn began. `restarts` is the number of the
-    turn's service calls that were repeated because their process died. `asked` says that the call made tool calls that
-    the backend does not run."""
+    """The last service call of a turn. `pending` and `run` are the names that its backend gave, as in UnknownCall. `base` is
+    the handle at which the turn began. `restarts` is the number of the turn's service calls that were repeated because
+    their process died. `asked` says that the call made tool calls that the backend does not run."""
 
     id: str
     round: int
@@ -171,6 +175,7 @@ class LatestCall(msgspec.Struct, frozen=True):
     base: str | None
     restarts: int
     asked: bool
+    run: str | None = None
 
 
 class MeasuredCall(msgspec.Struct, frozen=True):

@@ -61,6 +61,7 @@ class PortableCall(_Portable, frozen=True, kw_only=True):
     handle_out: str | None = None
     usage: Json = None
     weight: Number | None = None
+    run: str | None = None
     tool_calls: tuple[PortableToolCall, ...] = ()
 
 

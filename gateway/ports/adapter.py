@@ -42,10 +42,13 @@ class ServiceRequest(msgspec.Struct, frozen=True):
 class CallStarted(msgspec.Struct, frozen=True):
     """The backend has taken the request; `handle` is pending, and used for cancel, fetch and delete only.
 
-    A new static handle is announced before the request is sent: the call continues when the handle is stored.
+    A new static handle is announced before the request is sent: the call continues when the handle is stored. `run` is
+    the backend's name for this very call where the handle does not name it, such as the run of a thread. It may come
+    later than the handle, in an event of its own.
     """
 
     handle: str | None = None
+    run: str | None = None
 
 
 class TextDelta(msgspec.Struct, frozen=True, gc=False):

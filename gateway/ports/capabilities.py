@@ -98,20 +98,30 @@ class Fetched:
     events: tuple[AdapterEvent, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Ongoing:
+    """The names of a call that may be under way at the backend, as CallStarted gave them. `handle` is the pending handle, or
+    the static handle of the conversation. `run` is the name of the call itself; None only where the handle rotates, and
+    names the call."""
+
+    handle: str | None = None
+    run: str | None = None
+
+
 @runtime_checkable
 class CanFetch(Protocol):
-    """For a rotating handle: looks up the fate of a call by its pending handle."""
+    """Looks up the fate of a call by its names."""
 
-    async def fetch(self, pending: str) -> Fetched:
+    async def fetch(self, call: Ongoing) -> Fetched:
         """Changes nothing at the backend. Raises: AdapterError when the backend gave no answer."""
 
 
 @runtime_checkable
 class CanResume(Protocol):
-    """For a rotating handle: calls continue at the backend without a listener, and their events can be read again."""
+    """Calls continue at the backend without a listener, and their events can be read again."""
 
-    def resume(self, request: ServiceRequest, pending: str) -> AsyncGenerator[AdapterEvent, None]:
-        """The events of the call with this pending handle, from its beginning, as `call` yields them; no new call is made.
+    def resume(self, request: ServiceRequest, call: Ongoing) -> AsyncGenerator[AdapterEvent, None]:
+        """The events of the call with these names, from its beginning, as `call` yields them; no new call is made.
 
         `request`: that of the call. Raises: AdapterError; UNREACHABLE, TIMED_OUT and INTERRUPTED where it may be resumed
         later, BACKEND_FAILED where the backend reports that the call has failed or is gone.
@@ -122,7 +132,7 @@ class CanResume(Protocol):
 class CanCancel(Protocol):
     """Ends a call that continues at the backend without a listener."""
 
-    async def cancel(self, pending: str) -> bool:
+    async def cancel(self, call: Ongoing) -> bool:
         """Whether the backend confirmed that the call has ended. Raises: AdapterError when the backend gave no answer."""
 
 

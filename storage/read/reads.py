@@ -175,8 +175,8 @@ class Reads:
         row = await self._first(compiled.UNKNOWN_CALL, thread=thread_id)
         if row is None:
             return None
-        call, turn, number, handle_in, pending, displaced = row
-        return UnknownCall(call, turn, number, handle_in, pending, bool(displaced))
+        call, turn, number, handle_in, pending, displaced, run = row
+        return UnknownCall(call, turn, number, handle_in, pending, bool(displaced), run)
 
     async def latest_call(self, turn: str) -> LatestCall | None:
         row = await self._first(compiled.LATEST_CALL, turn=turn)

@@ -248,6 +248,7 @@ class ServiceCall(Row, table=True):
     ended_at: int | None = _integer()
     usage: str | None = _text()
     weight: int | None = _integer()
+    run: str | None = _text()
 
 
 class ToolCall(Row, table=True):

@@ -27,11 +27,20 @@ NEW_CALL = Write(
     ),
 )
 
-SET_PENDING_HANDLE = Write(
-    "note the pending handle of a service call under way",
+
+def _names(handle: str) -> dict[str, ColumnElement[object]]:
+    """The names in this unit, or those that the backend gave before. `handle` is the parameter of the pending handle."""
+    return {
+        "pending_handle": func.coalesce(bindparam(handle), service_call.c.pending_handle),
+        "run": func.coalesce(bindparam("run"), service_call.c.run),
+    }
+
+
+NAME_CALL = Write(
+    "note the names of a service call under way",
     update(service_call)
     .where(matches(service_call, id="service_call"), text(CALL_UNDER_WAY))
-    .values(status=word("started"), pending_handle=bindparam("handle")),
+    .values(status=word("started"), **_names("handle")),
 )
 
 MOVE_HANDLE = Write(
@@ -51,18 +60,15 @@ MOVE_HANDLE = Write(
     ),
 )
 
-# The handle in this unit, or the handle that the backend named before.
-_PENDING: dict[str, ColumnElement[object]] = {
-    "pending_handle": func.coalesce(bindparam("pending_handle"), service_call.c.pending_handle)
-}
-
 _THE_CALL = and_(matches(service_call, id="service_call", turn="turn"), text(_UNSETTLED))
 
 COMPLETE_CALL = Write(
     "complete the service call",
     update(service_call)
     .where(_THE_CALL)
-    .values(**given("handle_out", "usage", "weight", ended_at="now"), status=word("completed"), **_PENDING),
+    .values(
+        **given("handle_out", "usage", "weight", ended_at="now"), status=word("completed"), **_names("pending_handle")
+    ),
 )
 
 FAIL_CALL = Write(
@@ -72,7 +78,7 @@ FAIL_CALL = Write(
     .values(
         **given("status", "error_class", ended_at="now"),
         usage=func.coalesce(bindparam("usage"), service_call.c.usage),
-        **_PENDING,
+        **_names("pending_handle"),
     ),
 )
 

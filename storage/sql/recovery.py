@@ -96,6 +96,7 @@ LATEST_CALL = limited(
         .where(_AGAIN.c.turn == bindparam("turn"), _AGAIN.c.error_class == word(RESTARTED))
         .scalar_subquery(),
         there_is(tool_call, tool_call.c.service_call == service_call.c.id, tool_call.c.executor != word("backend")),
+        service_call.c.run,
     )
     .select_from(
         service_call.join(
@@ -112,7 +113,7 @@ PREFERENCES = select(input_.c.preferences).where(input_.c.turn == bindparam("tur
 PROCESS_OF = select(turn.c.process).where(turn.c.id == bindparam("turn"), turn.c.ended_at.is_(None))
 
 UNKNOWN_CALL = limited(
-    select(*some(service_call, "id", "turn", "round", "handle_in", "pending_handle"), is_displaced)
+    select(*some(service_call, "id", "turn", "round", "handle_in", "pending_handle"), is_displaced, service_call.c.run)
     .select_from(turn.join(service_call, service_call.c.turn == turn.c.id))
     .where(turn.c.thread == bindparam("thread"), service_call.c.status == word("unknown"))
     .order_by(turn.c.number.desc(), service_call.c.round.desc(), service_call.c.attempt.desc())

@@ -82,6 +82,7 @@ def complete(point: Complete) -> list[Step]:
         state_version=None if point.state is None else later_version(point.state_version),
         usage=json_or_null(point.usage),
         pending_handle=None,
+        run=None,
     )
     steps: list[Step] = [(compiled.MOVE_HANDLE, values), (compiled.COMPLETE_CALL, values)]
     steps += [_tool_call(call, point.service_call) for call in point.tool_calls]
@@ -94,7 +95,8 @@ def complete(point: Complete) -> list[Step]:
 
 
 def fail(point: Fail) -> list[Step]:
-    steps: list[Step] = [(compiled.FAIL_CALL, parameters(point, usage=json_or_null(point.usage), pending_handle=None))]
+    values = parameters(point, usage=json_or_null(point.usage), pending_handle=None, run=None)
+    steps: list[Step] = [(compiled.FAIL_CALL, values)]
     return steps + [_item(new, point, point.service_call) for new in point.items]
 
 

@@ -106,7 +106,7 @@ def _put_push(point: push.PutPushConfig) -> list[Step]:
 
 
 _DIRECT: dict[type[CommitPoint], tuple[Statement, ...]] = {
-    calls.SetPendingHandle: (compiled.SET_PENDING_HANDLE,),
+    calls.NameCall: (compiled.NAME_CALL,),
     tool_calls.ToolStarts: (compiled.START_TOOL,),
     tool_calls.ToolWaits: (compiled.PAUSE_TOOL,),
     leases.Claim: (compiled.CLAIM_TURN,),
@@ -183,7 +183,7 @@ The value is None when the unit has a statement several times."""
 
 _NEW_THREAD, _TAKE_LEASE = id(compiled.NEW_THREAD), id(compiled.TAKE_LEASE)
 _NEW_TURN, _RUN_TURN = id(compiled.NEW_TURN), id(compiled.RUN_TURN)
-_SET_PENDING_HANDLE, _ABANDON_CALLS = id(compiled.SET_PENDING_HANDLE), id(compiled.ABANDON_CALLS)
+_NAME_CALL, _ABANDON_CALLS = id(compiled.NAME_CALL), id(compiled.ABANDON_CALLS)
 _COMPLETE_CALL, _FAIL_CALL = id(compiled.COMPLETE_CALL), id(compiled.FAIL_CALL)
 
 
@@ -212,15 +212,15 @@ def _begun(steps: _Once) -> list[int]:
 
 
 def _ended(steps: _Once) -> list[int]:
-    """A service call that ends in the unit that sets its pending handle, or in that of its turn's end."""
+    """A service call that ends in the unit that notes its names, or in that of its turn's end."""
     call = steps.get(_COMPLETE_CALL) or steps.get(_FAIL_CALL)
     if call is None:
         return []
     needless = []
-    started = steps.get(_SET_PENDING_HANDLE)
+    started = steps.get(_NAME_CALL)
     if started is not None and started["service_call"] == call["service_call"]:
-        call["pending_handle"] = started["handle"]
-        needless.append(_SET_PENDING_HANDLE)
+        call["pending_handle"], call["run"] = started["handle"], started["run"]
+        needless.append(_NAME_CALL)
     turn_end = steps.get(_ABANDON_CALLS)
     if turn_end is not None and turn_end["turn"] == call["turn"]:
         needless.append(_ABANDON_CALLS)

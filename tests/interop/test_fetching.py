@@ -6,7 +6,7 @@ import pytest
 
 from adapters.openai.responses.adapter import ResponsesAdapter, factory
 from gateway.ports.adapter import CallCompleted, CallStarted
-from gateway.ports.capabilities import Fate, Fetched
+from gateway.ports.capabilities import Fate, Fetched, Ongoing
 from gateway.testing.adapter_scripts import collect, completed, first_text, request, text
 from tests.interop.peer_processes import Peer
 
@@ -34,13 +34,13 @@ async def _completed_then_gone(adapter: ResponsesAdapter) -> None:
     given = await collect(adapter, request("one"))
     ended = completed(given)
     assert ended.handle is not None
-    found = await adapter.fetch(ended.handle)
+    found = await adapter.fetch(Ongoing(ended.handle))
     assert (found.fate, text(found.events)) == (Fate.COMPLETED, text(given))
     last = found.events[-1]
     assert isinstance(last, CallCompleted)
     assert (last.handle, last.stored) == (ended.handle, ended.stored)
     await adapter.forget(ended.handle)
-    assert await adapter.fetch(ended.handle) == Fetched(Fate.GONE)
+    assert await adapter.fetch(Ongoing(ended.handle)) == Fetched(Fate.GONE)
     await adapter.forget(ended.handle)
 
 
@@ -60,4 +60,4 @@ async def test_ogx_says_that_a_response_runs_whose_client_left(on_ogx: Responses
     assert started.handle is not None
     await first_text(events)
     await events.aclose()
-    assert await on_ogx.fetch(started.handle) == Fetched(Fate.RUNNING)
+    assert await on_ogx.fetch(Ongoing(started.handle)) == Fetched(Fate.RUNNING)

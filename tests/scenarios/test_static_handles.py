@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.a2a.model import Task
-from gateway.ledger.calls import SetPendingHandle
+from gateway.ledger.calls import NameCall
 from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
 from tests.support.core import Core, query, running_core, soon
 from tests.support.scripted import BS, Pause, Script, ScriptedAdapter, says
@@ -92,7 +92,7 @@ async def test_25_but_the_first_one_must(core: Core) -> None:
 async def test_35_a_conversation_is_stored_before_anything_is_said_in_it(core: Core) -> None:
     asking = Pause()
     core.agent(ScriptedAdapter(BS, [CallStarted("c"), asking, *says("A1", "c")]))
-    gate = core.ledger.hold(SetPendingHandle)
+    gate = core.ledger.hold(NameCall)
     task = await core.send("1", context="x", at_once=True)
     await soon(gate.reached.wait())
     await core.get(task.id)  # whatever else goes on meanwhile
@@ -110,7 +110,7 @@ async def test_35_where_it_cannot_be_stored_nothing_is_said_in_it(core: Core) ->
     asking = Pause()
     adapter = ScriptedAdapter(BS, [CallStarted("c"), asking])
     core.agent(adapter)
-    lost = core.ledger.refuse(SetPendingHandle)
+    lost = core.ledger.refuse(NameCall)
     await core.send("1", context="x", at_once=True)
     await soon(lost.wait())
     await soon(core.runner.idle())
@@ -165,9 +165,7 @@ async def test_a_known_conversation_costs_no_commit_of_its_own(core: Core) -> No
     await core.send("1", context="x")
     before = len(core.ledger.units)
     await core.send("2", context="x")
-    assert core.ledger.stored(SetPendingHandle) == [
-        SetPendingHandle(core.ledger.stored(SetPendingHandle)[0].service_call, "c")
-    ]
+    assert core.ledger.stored(NameCall) == [NameCall(core.ledger.stored(NameCall)[0].service_call, "c")]
     points = [type(point) for unit in core.ledger.units[before:] for point in unit]
     assert points
-    assert SetPendingHandle not in points
+    assert NameCall not in points

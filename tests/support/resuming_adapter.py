@@ -3,14 +3,15 @@
 from collections.abc import AsyncGenerator, Sequence
 
 from gateway.ports.adapter import AdapterEvent, ServiceRequest
+from gateway.ports.capabilities import Ongoing
 from gateway.ports.conversation import Ownership
-from tests.support.scripted import BR, Script, ScriptedAdapter
+from tests.support.scripted import BR, Script, ScriptedAdapter, name_of
 
 
 class ResumingAdapter(ScriptedAdapter):
-    """`again`: the scripts of the resumed calls, each from its beginning; `resumed` are the handles that were asked for.
+    """`again`: the scripts of the resumed calls, each from its beginning; `resumed` are the names that were asked for.
 
-    `confirms`: its answer to a cancellation; `cancelled` are the handles.
+    `confirms`: its answer to a cancellation; `cancelled` are the names.
     """
 
     def __init__(
@@ -21,18 +22,18 @@ class ResumingAdapter(ScriptedAdapter):
         ownership: Ownership = BR,
     ) -> None:
         super().__init__(ownership, *calls)
-        self._retold = ScriptedAdapter(BR, *again)
+        self._retold = ScriptedAdapter(ownership, *again)
         self._confirms = confirms
         self.resumed: list[str] = []
         self.cancelled: list[str] = []
 
-    async def resume(self, request: ServiceRequest, pending: str) -> AsyncGenerator[AdapterEvent, None]:
-        self.resumed.append(pending)
+    async def resume(self, request: ServiceRequest, call: Ongoing) -> AsyncGenerator[AdapterEvent, None]:
+        self.resumed.append(name_of(call))
         async for event in self._retold.call(request):
             yield event
 
-    async def cancel(self, pending: str) -> bool:
-        self.cancelled.append(pending)
+    async def cancel(self, call: Ongoing) -> bool:
+        self.cancelled.append(name_of(call))
         if isinstance(self._confirms, BaseException):
             raise self._confirms
         return self._confirms

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from gateway.a2a.model import Part
 from gateway.ports.adapter import AdapterEvent, CallCompleted, CallStarted, ServiceRequest, TextDelta
+from gateway.ports.capabilities import Ongoing
 from gateway.ports.conversation import (
     AssistantItem,
     CallItem,
@@ -104,6 +105,11 @@ class ScriptedAdapter:
     def sent(self) -> list[tuple[str | None, list[str]]]:
         """What went upstream: the handle and the items, in words."""
         return [(request.handle, [in_words(item) for item in request.items]) for request in self.requests]
+
+
+def name_of(call: Ongoing) -> str:
+    """The names of a call in one text: `handle`, or `handle/run`."""
+    return call.handle or "" if call.run is None else f"{call.handle}/{call.run}"
 
 
 def in_words(item: Item) -> str:

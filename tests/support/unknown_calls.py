@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from gateway.ports.adapter import AdapterError, ServiceRequest
-from gateway.ports.capabilities import Fetched, Tail
+from gateway.ports.capabilities import Fetched, Ongoing, Tail
 from gateway.ports.conversation import Ownership
-from tests.support.scripted import BR, BS, Pause, Script, ScriptedAdapter
+from tests.support.scripted import BR, BS, Pause, Script, ScriptedAdapter, name_of
 
 
 class FetchingAdapter(ScriptedAdapter):
-    """With rotating handles. `found`: the answers, in order; `fetched`: the handles that were asked for."""
+    """`found`: the answers, in order; `fetched`: the names that were asked for."""
 
     def __init__(self, *calls: Script, found: Sequence[Fetched | AdapterError] = (), ownership: Ownership = BR) -> None:
         super().__init__(ownership, *calls)
@@ -17,8 +17,8 @@ class FetchingAdapter(ScriptedAdapter):
         self.fetched: list[str] = []
         self.held: Pause | None = None
 
-    async def fetch(self, pending: str) -> Fetched:
-        self.fetched.append(pending)
+    async def fetch(self, call: Ongoing) -> Fetched:
+        self.fetched.append(name_of(call))
         if self.held is not None:
             await self.held.pass_by()
         answer = self._found.pop(0)

@@ -10,7 +10,7 @@ from adapters.openai.responses.conversation import ConversationAdapter
 from adapters.openai.responses.service import RESPONSES, ResponsesService, ResponsesSettings
 from gateway.a2a.model import Message
 from gateway.ports.adapter import AdapterError, AdapterEvent, AdapterFactory, ErrorClass, ServiceRequest, StartedOver
-from gateway.ports.capabilities import Fate, Fetched, ProbeReport
+from gateway.ports.capabilities import Fate, Fetched, Ongoing, ProbeReport
 from gateway.ports.conversation import HandleKind, Item, Ownership, StorageOwner
 
 _FATES = {
@@ -42,9 +42,9 @@ class ResponsesAdapter(ResponsesService):
         handle = request.handle if keeps else None
         return self._respond(request, Chain(handle, keeps=keeps, verifies=self._verifies))
 
-    async def fetch(self, pending: str, sent: Sequence[Item] = ()) -> Fetched:
+    async def fetch(self, call: Ongoing, sent: Sequence[Item] = ()) -> Fetched:
         """`sent` are the items of the request, as far as they are known."""
-        response = await self._http.request_json("GET", self._address(RESPONSES, pending), handle=pending)
+        response = await self._http.request_json("GET", self._address_of(call), handle=call.handle)
         if response is None:
             return Fetched(Fate.GONE)
         status = response.get("status") if isinstance(response, dict) else None
@@ -54,6 +54,9 @@ class ResponsesAdapter(ResponsesService):
         # Its predecessor was verified before its id became a pending handle.
         parser = self._parser(Chain(verifies=False), sent)
         return Fetched(fate, self._events_of(response, parser) if fate is Fate.COMPLETED else ())
+
+    def _address_of(self, call: Ongoing) -> str:
+        return self._address(RESPONSES, call.handle or "")
 
     def named_handle(self, message: Message) -> str | None:
         """A caller who uses the names of this API expects that the agent continues there."""
@@ -77,13 +80,13 @@ class ResponsesAdapter(ResponsesService):
 class BackgroundAdapter(ResponsesAdapter):
     """Responses that the service continues without a listener."""
 
-    async def resume(self, request: ServiceRequest, pending: str) -> AsyncGenerator[AdapterEvent, None]:
+    async def resume(self, request: ServiceRequest, call: Ongoing) -> AsyncGenerator[AdapterEvent, None]:
         """Reads the stream of a response again, from its first event on, because the meaning of an event depends on the
         earlier events. A backend that was itself interrupted also sends all events again. The core knows which output
         was already shown. A stream that ends before its response, or is not kept, says nothing of the response, which is
         then asked for."""
         parser = self._parser(Chain(request.handle, verifies=self._verifies), request.items)
-        opening = self._http.stream(f"{self._address(RESPONSES, pending)}?stream=true", handle=pending)
+        opening = self._http.stream(f"{self._address_of(call)}?stream=true", handle=call.handle)
         begun = False
         try:
             async with aclosing(self._events(opening, parser)) as events:
@@ -98,7 +101,7 @@ class BackgroundAdapter(ResponsesAdapter):
                 ) from error
             if error.kind is not ErrorClass.INTERRUPTED and not error.kind.meaning.conclusive:
                 raise
-            found = await self._found(pending, request.items, error)
+            found = await self._found(call, request.items, error)
         else:
             return
         match found.fate:
@@ -112,19 +115,19 @@ class BackgroundAdapter(ResponsesAdapter):
                 what = "the response has failed" if found.fate is Fate.FAILED else "the response is gone"
                 raise self._failures.error(ErrorClass.BACKEND_FAILED, what)
 
-    async def _found(self, pending: str, sent: Sequence[Item], error: AdapterError) -> Fetched:
+    async def _found(self, call: Ongoing, sent: Sequence[Item], error: AdapterError) -> Fetched:
         """The response whose stream ended with `error`. Raises: AdapterError; `error` where the stream had only ended early and
         the look-up fails."""
         try:
-            return await self.fetch(pending, sent)
+            return await self.fetch(call, sent)
         except AdapterError as unanswered:
             if error.kind is ErrorClass.INTERRUPTED:
                 raise error from unanswered
             raise
 
-    async def cancel(self, pending: str) -> bool:
-        url = f"{self._address(RESPONSES, pending)}/cancel"
-        match await self._http.request_json("POST", url, {}, handle=pending):
+    async def cancel(self, call: Ongoing) -> bool:
+        url = f"{self._address_of(call)}/cancel"
+        match await self._http.request_json("POST", url, {}, handle=call.handle):
             case {"status": str(status)}:
                 return _FATES.get(status) not in (None, Fate.RUNNING)
         return False

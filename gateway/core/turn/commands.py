@@ -14,9 +14,11 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
 
 
 class RecordPending(msgspec.Struct, frozen=True):
-    """The handle that the service call may lead to, to be stored before any later update is shown."""
+    """The handle that the service call may lead to, and its own name at the backend, to be stored before any later update
+    is shown. None where the backend has not named it, or not again."""
 
-    handle: str
+    handle: str | None
+    run: str | None
 
 
 class CompleteCall(msgspec.Struct, frozen=True):

@@ -112,9 +112,9 @@ class TurnMachine:
 
     def _receive(self, event: adapter.AdapterEvent, outcome: Settled | None) -> None:
         match event:
-            case adapter.CallStarted(handle=handle):
-                if handle is not None:
-                    self._output.out.append(commands.RecordPending(handle))
+            case adapter.CallStarted(handle=handle, run=run):
+                if handle is not None or run is not None:
+                    self._output.out.append(commands.RecordPending(handle, run))
             case adapter.ConsentAsked():
                 self._add_consent(event)
             case adapter.CallCompleted():

@@ -31,14 +31,14 @@ from gateway.ports.adapter import (
     Processed,
     TextDelta,
 )
-from gateway.ports.capabilities import CanFetch, CanListTail, Fate, Fetched, Tail
+from gateway.ports.capabilities import CanFetch, CanListTail, Fate, Fetched, Ongoing, Tail
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
 log = structlog.get_logger("gateway.core.turn.reconcile")
 
 
 def must_reconcile(
-    adapter: Adapter, policies: AgentPolicies, thread: ThreadRecord, error_class: str, pending: str | None
+    adapter: Adapter, policies: AgentPolicies, thread: ThreadRecord, error_class: str, call: Ongoing
 ) -> bool:
     """Whether a call that failed in this way has to be looked up before the next request; only where the adapter can.
 
@@ -48,9 +48,10 @@ def must_reconcile(
     if thread.owner is not StorageOwner.BACKEND or thread.lost:
         return False
     if thread.handle_kind is HandleKind.STATIC:
-        known = thread.handle is not None or pending is not None
-        return known and isinstance(adapter, CanListTail) and error_class not in NOT_PROCESSED
-    if pending is None or policies.persistence == "per_turn":
+        known = thread.handle is not None or call.handle is not None
+        asks = isinstance(adapter, CanListTail) or (call.run is not None and isinstance(adapter, CanFetch))
+        return known and asks and error_class not in NOT_PROCESSED
+    if call.handle is None or policies.persistence == "per_turn":
         return False
     meaning = MEANINGS.get(error_class)
     return isinstance(adapter, CanFetch) and meaning is not None and meaning.processed is Processed.MAYBE
@@ -66,6 +67,17 @@ class UnknownOutcome:
     call: UnknownCall
     owned: Ownership
     view: View
+
+
+def names(unknown: UnknownOutcome) -> Ongoing | None:
+    """The names by which the call can be looked up, if the backend gave any."""
+    return ownership.addressed(unknown.thread, Ongoing(unknown.call.pending, unknown.call.run))
+
+
+def from_run(unknown: UnknownOutcome, events: tuple[AdapterEvent, ...], clock: Clock) -> tuple[CommitPoint, ...]:
+    """The commit points after a run in a static conversation is found completed: the conversation holds what the call
+    carried, and these events are the answer."""
+    return from_tail(unknown, Tail(len(unknown.view.items), events), clock)
 
 
 def from_fetch(unknown: UnknownOutcome, found: Fetched, clock: Clock) -> tuple[CommitPoint, ...]:

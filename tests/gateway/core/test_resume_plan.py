@@ -24,6 +24,7 @@ from gateway.ledger.events import Update
 from gateway.ledger.states import UNDER_WAY, ServiceCallStatus
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.adapter import Adapter
+from gateway.ports.capabilities import Ongoing
 from gateway.ports.conversation import Ownership
 from storage.compiled import LATEST_CALL
 from tests.support.core import CARD
@@ -116,7 +117,7 @@ def test_a_call_that_was_refused_and_waited_for_its_next_try_is_tried(ownership:
 
 def test_a_call_that_has_a_name_is_listened_to_again_where_the_adapter_can() -> None:
     call = msgspec.structs.replace(CALL, status="started", pending="r1", restarts=9)
-    assert way(call, BR, [TEXT], adapter=ResumingAdapter()) == ResumeCall(call, "r1")
+    assert way(call, BR, [TEXT], adapter=ResumingAdapter()) == ResumeCall(call, Ongoing("r1"))
     assert way(call, BR, [TEXT]) is None
     assert way(CALL, BR, adapter=ResumingAdapter()) is None
 

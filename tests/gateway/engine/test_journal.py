@@ -8,7 +8,7 @@ import pytest
 
 from gateway.engine.fanout import Fanout, StreamLimits, Subscription
 from gateway.engine.journal import Journal
-from gateway.ledger.calls import SetPendingHandle
+from gateway.ledger.calls import NameCall
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.events import Frame
 from gateway.ledger.leases import Release
@@ -111,17 +111,17 @@ async def test_events_that_come_while_a_group_is_stored_wait_and_go_together() -
 
 async def test_a_noted_point_goes_before_the_events_after_it() -> None:
     log, desk, _ = journal()
-    log.note(SetPendingHandle("call", "r1"))
+    log.note(NameCall("call", "r1"))
     log.add(b"a")
     await tick()
-    assert desk.answer() == (SetPendingHandle("call", "r1"), Append(row(1, b"a")))
+    assert desk.answer() == (NameCall("call", "r1"), Append(row(1, b"a")))
 
 
 async def test_a_noted_point_goes_alone_when_nothing_follows() -> None:
     log, desk, subscription = journal()
-    log.note(SetPendingHandle("call", "r1"))
+    log.note(NameCall("call", "r1"))
     await tick()
-    assert desk.answer() == (SetPendingHandle("call", "r1"),)
+    assert desk.answer() == (NameCall("call", "r1"),)
     assert await shown(subscription) == []
 
 
@@ -149,7 +149,7 @@ async def commit(log: Journal, *args: Any, behind: bytes | None = None) -> async
 
     async def run() -> None:
         if behind is not None:
-            log.note(SetPendingHandle("call", "r1"))
+            log.note(NameCall("call", "r1"))
             log.add(behind)
         await log.commit(*args)
 
@@ -167,7 +167,7 @@ async def test_a_state_change_takes_waiting_events_along_and_is_the_last_of_its_
 
     done = await commit(log, with_row(Release("th", "us")), b"end", stored, behind=b"a")
     assert log.number == 1
-    assert desk.answer() == (SetPendingHandle("call", "r1"), Append(row(1, b"a", b"end")), Release("th", "us"))
+    assert desk.answer() == (NameCall("call", "r1"), Append(row(1, b"a", b"end")), Release("th", "us"))
     assert order == ["stored 2"]
     await soon(done)
     await tick()

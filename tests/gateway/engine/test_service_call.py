@@ -6,7 +6,7 @@ import pytest
 
 from gateway.a2a.model import Part, TaskState
 from gateway.core.failures import safe_text
-from gateway.ledger.calls import SetPendingHandle
+from gateway.ledger.calls import NameCall
 from gateway.ledger.tasks import Append
 from gateway.ports.adapter import (
     AdapterEvent,
@@ -42,10 +42,8 @@ async def test_the_handle_of_a_call_under_way_is_stored_before_what_follows_is_s
     await core.send("hi", at_once=True)
     await soon(pause.reached.wait())
     await core.get((await core.list()).tasks[0].id)
-    [kinds] = [
-        [type(p) for p in unit] for unit in core.ledger.units if any(isinstance(p, SetPendingHandle) for p in unit)
-    ]
-    assert kinds == [SetPendingHandle, Append]
+    [kinds] = [[type(p) for p in unit] for unit in core.ledger.units if any(isinstance(p, NameCall) for p in unit)]
+    assert kinds == [NameCall, Append]
     assert query(core.path, "SELECT status, pending_handle, handle_out FROM service_call") == [("started", "r1", None)]
     assert query(core.path, "SELECT handle FROM thread") == [(None,)]
     pause.go.set()

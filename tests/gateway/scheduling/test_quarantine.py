@@ -19,6 +19,7 @@ from gateway.ledger.leases import TRIES, CountTries, UnfinishedTurn
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskRecord
 from gateway.ledger.threads import Caller
+from gateway.ports.capabilities import Ongoing
 from gateway.scheduling.orphans import Quarantine, is_last, settle_all
 from tests.support.core import message, soon
 
@@ -153,8 +154,8 @@ async def test_a_try_that_the_ledger_or_a_cancellation_ended_is_not_counted(erro
 def test_a_turn_that_is_listened_to_again_is_acquitted_when_its_process_has_outlived_it_for_long_enough() -> None:
     ledger, now = Counting(), 100.0
     kept = quarantine(ledger, msgspec.structs.replace(Clock(), monotonic=lambda: now))
-    for turn, pending in (("1.1", "r1"), ("2.1", "r2"), ("3.1", None)):
-        run: Any = _Run(ResumePoint(0, 0, pending, ShownOutput(TurnOutput(message("1")), "")))
+    for turn, names in (("1.1", Ongoing("r1")), ("2.1", Ongoing("r2")), ("3.1", None)):
+        run: Any = _Run(ResumePoint(0, 0, names, ShownOutput(TurnOutput(message("1")), "")))
         kept.watch(left(turn, 1), run)
     now = 104.9
     kept.acquit({"1.1", "2.1", "3.1"})

@@ -9,7 +9,7 @@ import pytest
 from gateway.a2a.errors import Busy
 from gateway.a2a.model import TaskState
 from gateway.engine.fanout import Subscription
-from gateway.ledger.calls import Complete, Fail, Prepare, SetPendingHandle
+from gateway.ledger.calls import Complete, Fail, NameCall, Prepare
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.events import Frame
 from gateway.ledger.leases import Release, Renew
@@ -174,7 +174,7 @@ LOST: dict[str, tuple[Ownership, type, list[Any]]] = {
     "text": (G, Append, [TextDelta("a"), None, None, None, TextDelta("b")]),
     "text of a chain": (BR, Append, [TextDelta("a"), None, None, None, TextDelta("b")]),
     "text before a pause": (BR, Append, [TextDelta("a"), Pause, TextDelta("b")]),
-    "pending handle": (BR, SetPendingHandle, [CallStarted("r1"), Pause, TextDelta("b")]),
+    "pending handle": (BR, NameCall, [CallStarted("r1"), Pause, TextDelta("b")]),
     "end": (G, Finish, [TextDelta("a")]),
     "end of a chain": (BR, Finish, [TextDelta("a")]),
 }

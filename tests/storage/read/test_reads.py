@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import Artifact, Message, Part, Role, TaskState
-from gateway.ledger.calls import RESTARTED, LatestCall, NewItem, SetPendingHandle
+from gateway.ledger.calls import RESTARTED, LatestCall, NameCall, NewItem
 from gateway.ledger.errors import CorruptRecord
 from gateway.ledger.leases import Heartbeat, Release, RequestCancel, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
@@ -508,9 +508,9 @@ async def test_the_latest_call_of_a_turn_comes_with_where_the_turn_began_and_how
         "call-1", 0, 0, ServiceCallStatus.PREPARED, None, None, 0, False
     )
     again = replace(PREPARE, generation=1, attempt=1, service_call="call-2", event=None)
-    await ledger.commit(replace(FAIL, error_class=RESTARTED), again, SetPendingHandle("call-2", "resp-1"))
+    await ledger.commit(replace(FAIL, error_class=RESTARTED), again, NameCall("call-2", "resp-1", "run-1"))
     assert await ledger.latest_call("turn-1") == LatestCall(
-        "call-2", 0, 1, ServiceCallStatus.STARTED, "resp-1", None, 1, False
+        "call-2", 0, 1, ServiceCallStatus.STARTED, "resp-1", None, 1, False, "run-1"
     )
     assert await ledger.latest_call("turn-2") is None
 

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import TaskState
-from gateway.ledger.calls import Prepare, SetPendingHandle
+from gateway.ledger.calls import NameCall, Prepare
 from gateway.ledger.documents import Adopt
 from gateway.ledger.errors import Conflict
 from gateway.ledger.retention import DeleteContext, PurgeContext
@@ -26,7 +26,7 @@ from tests.storage.conversation import (
 )
 
 DELETE = DeleteContext(ADA, "context-1", 5000)
-FIRST_TURN = (ACCEPT, PREPARE, SetPendingHandle("call-1", "resp-1"), COMPLETE, APPEND, FINISH)
+FIRST_TURN = (ACCEPT, PREPARE, NameCall("call-1", "resp-1"), COMPLETE, APPEND, FINISH)
 HIDDEN = replace(
     FOLLOW_UP, task="task-2", new_task=True, visible=False, event=EventRow("task-2", 1, 1, b'{"n":1}'), last_event=1
 )
@@ -95,7 +95,7 @@ async def test_a_tombstone_stays_and_the_threads_generation_moves_on(database: R
 
 async def test_every_handle_that_the_backend_named_is_queued_for_deletion_once(database: Recorded) -> None:
     await database.ledger.commit(*FIRST_TURN)
-    await database.ledger.commit(HIDDEN, SECOND_CALL, SetPendingHandle("call-2", "resp-2"))
+    await database.ledger.commit(HIDDEN, SECOND_CALL, NameCall("call-2", "resp-2"))
 
     await database.ledger.commit(DELETE)
 
@@ -156,7 +156,7 @@ async def test_what_comes_too_late_is_not_stored(database: Recorded) -> None:
     await database.ledger.commit(ACCEPT, PREPARE)
     await database.ledger.commit(DELETE)
     before = rows(database.path)
-    for late in (APPEND, COMPLETE, FINISH, FOLLOW_UP, PREPARE, SetPendingHandle("call-1", "resp-1"), DELETE):
+    for late in (APPEND, COMPLETE, FINISH, FOLLOW_UP, PREPARE, NameCall("call-1", "resp-1"), DELETE):
         with pytest.raises(Conflict):
             await database.ledger.commit(late)
     assert rows(database.path) == before

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import TaskState, TaskStatus, TaskStatusUpdateEvent
-from gateway.ledger.calls import NewItem, NewToolCall, SetPendingHandle
+from gateway.ledger.calls import NameCall, NewItem, NewToolCall
 from gateway.ledger.documents import Adopt, ContextDocument, Import
 from gateway.ledger.errors import Conflict
 from gateway.ledger.events import entry
@@ -59,7 +59,7 @@ def logged(row: Any) -> Any:
 HISTORY = (
     replace(ACCEPT, event=logged(ACCEPT.event)),
     replace(PREPARE, event=logged(PREPARE.event)),
-    SetPendingHandle("call-1", "resp-1"),
+    NameCall("call-1", "resp-1", "run-1"),
     replace(
         COMPLETE,
         items=(*COMPLETE.items, NewItem(OpaqueItem("future", VALUE), "item-2", unsent=True)),
@@ -180,7 +180,7 @@ def test_every_column_is_exported_or_excluded_on_purpose() -> None:
         "artifacts usage",
         "input": "turn ordinal message_id digest key_kind key received_at event payload",
         "service_call": "id turn round attempt status error_class handle_in pending_handle handle_out prepared_at ended_at "
-        "usage weight",
+        "usage weight run",
         "tool_call": "id service_call sequence external_id name executor server status digest approval_required "
         "approval_decision approval_by approval_at approval_expires_at approval_consumed_at arguments outcome",
         "history_item": "thread position turn input service_call tool_call kind provider_id item_group replayable sent_in "

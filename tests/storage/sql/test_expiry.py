@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import TaskState
-from gateway.ledger.calls import SetPendingHandle
+from gateway.ledger.calls import NameCall
 from gateway.ledger.errors import Conflict
 from gateway.ledger.retention import Deletion, EndDeletion, ExpireContext, ExpireTasks, MoveDeletion, PurgeContext
 from gateway.ledger.tasks import TaskOwner
@@ -32,7 +32,7 @@ from tests.storage.conversation import (
 )
 
 SQL = texts(retention, documents)
-FIRST_TURN = (ACCEPT, PREPARE, SetPendingHandle("call-1", "resp-1"), COMPLETE, APPEND, FINISH)
+FIRST_TURN = (ACCEPT, PREPARE, NameCall("call-1", "resp-1"), COMPLETE, APPEND, FINISH)
 PURGED = ("task", "turn", "input", "service_call", "tool_call", "history_item", "event")
 EXPIRE = ExpireContext("context-1", 5000, 9000)
 

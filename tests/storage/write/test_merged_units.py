@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import TaskState
-from gateway.ledger.calls import SetPendingHandle
+from gateway.ledger.calls import NameCall
 from gateway.ledger.points import CommitPoint
 from storage import compiled
 from storage.ledger import SqliteLedger, open_ledger
@@ -24,7 +24,8 @@ AGAIN = (
     replace(PREPARE, turn="turn-2", service_call="call-2", generation=2, handle_in="resp-1", now=2100, event=None),
 )
 ASKS = replace(FINISH, state=TaskState.INPUT_REQUIRED, events=None)
-STARTED = SetPendingHandle("call-1", "resp-1")
+STARTED = NameCall("call-1", "resp-1")
+RUNNING = NameCall("call-1", None, "run-1")
 ENDS = (COMPLETE, replace(FINISH, events=None))
 FAILS = (FAIL, replace(FINISH, status="failed", events=None))
 
@@ -33,6 +34,9 @@ UNITS: dict[str, tuple[list[tuple[CommitPoint, ...]], list[int]]] = {
     "a later turn begins at once": ([BEGIN, (*ENDS[:1], ASKS), AGAIN], [2, 1, 0]),
     "a call is named and completed": ([BEGIN, (STARTED, *ENDS)], [2, 2]),
     "a call is named and fails": ([BEGIN, (STARTED, *FAILS)], [2, 2]),
+    "a run is named and completed": ([BEGIN, (STARTED,), (RUNNING, *ENDS)], [2, 0, 2]),
+    "a run is named and fails": ([BEGIN, (STARTED,), (RUNNING, *FAILS)], [2, 0, 2]),
+    "a handle and a run are named and completed": ([BEGIN, (STARTED, RUNNING, *ENDS)], [2, 1]),
     "a call that was named completes": ([BEGIN, (STARTED,), ENDS], [2, 0, 1]),
     "a turn ends without its call": ([BEGIN, FAILS[1:]], [2, 0]),
 }

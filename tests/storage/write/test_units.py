@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import Part, Role, TaskState
-from gateway.ledger.calls import NewItem, NewToolCall, Prepare, SetPendingHandle
+from gateway.ledger.calls import NameCall, NewItem, NewToolCall, Prepare
 from gateway.ledger.errors import Conflict
 from gateway.ledger.leases import Claim, Heartbeat, Release, Renew
 from gateway.ledger.points import CommitPoint
@@ -277,9 +277,17 @@ async def test_a_turn_does_not_begin_before_the_earlier_ones_of_its_thread_have_
 
 async def test_a_pending_handle_is_noted_without_moving_the_thread(database: Recorded) -> None:
     await database.ledger.commit(ACCEPT, PREPARE)
-    assert await database.changed_by(SetPendingHandle("call-1", "resp-1")) == {
+    assert await database.changed_by(NameCall("call-1", "resp-1")) == {
         "service_call": {"call-1": {"status": "started", "pending_handle": "resp-1"}}
     }
+
+
+async def test_the_name_of_a_call_is_noted_beside_its_handle_and_neither_replaces_the_other(database: Recorded) -> None:
+    await database.ledger.commit(ACCEPT, PREPARE, NameCall("call-1", "resp-1"))
+    assert await database.changed_by(NameCall("call-1", None, "run-1")) == {
+        "service_call": {"call-1": {"run": "run-1"}}
+    }
+    assert await database.changed_by(NameCall("call-1", None, None)) == {}
 
 
 async def test_a_completed_call_moves_the_handle_and_records_items_calls_and_what_was_sent(database: Recorded) -> None:
@@ -394,7 +402,7 @@ async def test_an_item_that_the_call_did_not_carry_waits_for_the_next_one(databa
 
 
 async def test_a_failed_call_keeps_its_output_and_does_not_move_the_handle(database: Recorded) -> None:
-    await database.ledger.commit(ACCEPT, PREPARE, SetPendingHandle("call-1", "resp-1"))
+    await database.ledger.commit(ACCEPT, PREPARE, NameCall("call-1", "resp-1"))
     assert await database.changed_by(FAIL) == {
         "service_call": {"call-1": {"status": "failed", "error_class": "timed-out", "ended_at": 1200}},
         "history_item": {
@@ -458,7 +466,7 @@ async def test_a_turn_with_a_successor_ends_without_ending_the_task(database: Re
 
 @pytest.mark.parametrize("state", [TaskState.CANCELED, TaskState.FAILED, TaskState.REJECTED])
 async def test_a_task_that_is_given_up_takes_its_other_turns_along(database: Recorded, state: TaskState) -> None:
-    await database.ledger.commit(ACCEPT, replace(FOLLOW_UP, event=None), PREPARE, SetPendingHandle("call-1", "resp-1"))
+    await database.ledger.commit(ACCEPT, replace(FOLLOW_UP, event=None), PREPARE, NameCall("call-1", "resp-1"))
     ended = replace(
         FINISH, status="failed", failure_class="interrupted", state=state, events=None, last_event=2, artifacts=b"[]"
     )
@@ -475,7 +483,7 @@ async def test_a_task_that_is_given_up_takes_its_other_turns_along(database: Rec
 
 async def test_evidence_that_comes_after_the_turn_ended_still_counts(database: Recorded) -> None:
     cancelled = replace(FINISH, status="cancelled", state=TaskState.CANCELED, events=None, last_event=2)
-    await database.ledger.commit(ACCEPT, PREPARE, SetPendingHandle("call-1", "resp-1"), cancelled)
+    await database.ledger.commit(ACCEPT, PREPARE, NameCall("call-1", "resp-1"), cancelled)
     changed = await database.changed_by(COMPLETE)
     assert changed["thread"]["thread-1"]["handle"] == "resp-1"
     assert changed["history_item"][("thread-1", 1)] == {"sent_in": "call-1"}
@@ -556,8 +564,8 @@ CONFLICTS: dict[str, tuple[tuple[CommitPoint, ...], CommitPoint]] = {
         (ACCEPT, replace(FOLLOW_UP, new_task=True, task="task-2", event=None), *PREPARED[1:], COMPLETE, APPEND, FINISH),
         replace(PREPARE, generation=1, turn="turn-2", task="task-1", service_call="call-2", event=None),
     ),
-    "a pending handle of an unknown call": (PREPARED, SetPendingHandle("call-9", "resp-1")),
-    "a pending handle of a call that is over": ((*PREPARED, COMPLETE), SetPendingHandle("call-1", "resp-1")),
+    "a pending handle of an unknown call": (PREPARED, NameCall("call-9", "resp-1")),
+    "a pending handle of a call that is over": ((*PREPARED, COMPLETE), NameCall("call-1", "resp-1")),
     "a handle moved in another generation": (PREPARED, replace(COMPLETE, generation=0)),
     "a handle moved from elsewhere": (PREPARED, replace(COMPLETE, handle_in="resp-0")),
     "a call completed twice": ((*PREPARED, COMPLETE), replace(COMPLETE, handle_in="resp-1")),

@@ -18,7 +18,7 @@ from gateway.ports.adapter import (
     StartedOver,
     TextDelta,
 )
-from gateway.ports.capabilities import CanCancel, CanResume
+from gateway.ports.capabilities import CanCancel, CanResume, Ongoing
 from gateway.testing.adapter_scripts import collect, first_text, request
 from tests.adapters.emulator_support import KEY, Build, Start, plays, settings
 from tests.adapters.openai.openai_support import judge
@@ -76,7 +76,7 @@ async def test_a_resumed_response_gives_the_events_of_its_call(
 ) -> None:
     server.script = plays(Say("Hello"), ServerTool("mcp", "look", {}, "3"), Say(" there"))
     events = await collect(adapter, request("hi"))
-    assert await events_of(adapter.resume(request("hi"), pending_of(events[0]))) == events
+    assert await events_of(adapter.resume(request("hi"), Ongoing(pending_of(events[0])))) == events
 
 
 async def test_a_response_continues_when_its_stream_is_dropped(
@@ -86,7 +86,7 @@ async def test_a_response_continues_when_its_stream_is_dropped(
     events = adapter.call(request("hi"))
     pending = pending_of(await anext(events))
     assert await fault(events) is ErrorClass.INTERRUPTED
-    again = await events_of(adapter.resume(request("hi"), pending))
+    again = await events_of(adapter.resume(request("hi"), Ongoing(pending)))
     assert text(again) == "Hello there"
     assert again[-1] == CallCompleted(pending, usage=again[-1].usage, stored=True)  # type: ignore[union-attr]
 
@@ -100,7 +100,7 @@ async def test_an_early_resumption_gets_the_rest_as_it_comes(
     pending = pending_of(await anext(events))
     await first_text(events)
     await events.aclose()
-    again = adapter.resume(request("hi"), pending)
+    again = adapter.resume(request("hi"), Ongoing(pending))
     await first_text(again)
     go_on.set()
     assert text(await events_of(again)) == " there"
@@ -120,7 +120,7 @@ async def test_without_a_kept_stream_the_finished_response_gives_all_events(
 ) -> None:
     events = await collect(adapter, request("hi"))
     server.forget_streams()
-    again = await events_of(adapter.resume(request("hi"), pending_of(events[0])))
+    again = await events_of(adapter.resume(request("hi"), Ongoing(pending_of(events[0]))))
     assert again[0] == StartedOver()
     assert (text(again), again[-1]) == ("Hello there", events[-1])
 
@@ -132,7 +132,7 @@ async def test_where_the_stream_is_not_kept_one_that_runs_is_asked_for_later(
     events = adapter.call(request("hi"))
     pending = pending_of(await anext(events))
     server.forget_streams()
-    assert await fault(adapter.resume(request("hi"), pending)) is ErrorClass.INTERRUPTED
+    assert await fault(adapter.resume(request("hi"), Ongoing(pending))) is ErrorClass.INTERRUPTED
     await events.aclose()
 
 
@@ -173,7 +173,7 @@ async def test_a_response_whose_stream_ends_early_is_taken_from_the_finished_res
 ) -> None:
     server, adapter = ending
     server.status = status
-    again = await events_of(adapter.resume(request("hi"), "resp_1"))
+    again = await events_of(adapter.resume(request("hi"), Ongoing("resp_1")))
     last = again[-1]
     assert StartedOver() in again
     assert isinstance(last, CallCompleted)
@@ -195,13 +195,13 @@ async def test_a_response_whose_stream_ends_early_fails_only_when_the_response_d
 ) -> None:
     server, adapter = ending
     server.status = status
-    assert await fault(adapter.resume(request("hi"), "resp_1")) is kind
+    assert await fault(adapter.resume(request("hi"), Ongoing("resp_1"))) is kind
 
 
 async def test_a_response_that_is_gone_has_failed(server: ResponsesServer, adapter: BackgroundAdapter) -> None:
     events = await collect(adapter, request("hi"))
     server.stored.clear()
-    assert await fault(adapter.resume(request("hi"), pending_of(events[0]))) is ErrorClass.BACKEND_FAILED
+    assert await fault(adapter.resume(request("hi"), Ongoing(pending_of(events[0])))) is ErrorClass.BACKEND_FAILED
 
 
 async def test_a_response_that_failed_has_failed_when_it_is_resumed(
@@ -211,7 +211,7 @@ async def test_a_response_that_failed_has_failed_when_it_is_resumed(
     events = adapter.call(request("hi"))
     pending = pending_of(await anext(events))
     assert await fault(events) is ErrorClass.BACKEND_FAILED
-    assert await fault(adapter.resume(request("hi"), pending)) is ErrorClass.BACKEND_FAILED
+    assert await fault(adapter.resume(request("hi"), Ongoing(pending))) is ErrorClass.BACKEND_FAILED
 
 
 async def test_an_error_of_a_proxy_is_not_about_the_response(start: Start, build: Build) -> None:
@@ -223,7 +223,7 @@ async def test_an_error_of_a_proxy_is_not_about_the_response(start: Start, build
 
     adapter = build(factory, await start(Down()), background=True)
     assert isinstance(adapter, CanResume)
-    assert await fault(adapter.resume(request("hi"), "resp_1")) is ErrorClass.INTERRUPTED
+    assert await fault(adapter.resume(request("hi"), Ongoing("resp_1"))) is ErrorClass.INTERRUPTED
 
 
 async def test_it_can_be_cancelled_and_the_service_confirms(
@@ -233,9 +233,9 @@ async def test_it_can_be_cancelled_and_the_service_confirms(
     events = adapter.call(request("hi"))
     pending = pending_of(await anext(events))
     await events.aclose()
-    assert await adapter.cancel(pending) is True
+    assert await adapter.cancel(Ongoing(pending)) is True
     assert server.stored[pending].body["status"] == "cancelled"
-    assert await adapter.cancel("resp_unknown") is False
+    assert await adapter.cancel(Ongoing("resp_unknown")) is False
 
 
 async def test_only_the_background_adapter_has_the_abilities(

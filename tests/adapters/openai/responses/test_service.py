@@ -17,7 +17,17 @@ from gateway.ports.adapter import (
     ServiceRequest,
     TextDelta,
 )
-from gateway.ports.capabilities import CanFetch, CanForget, CanListTail, CanProbe, Fate, Fetched, ProbeReport, Tail
+from gateway.ports.capabilities import (
+    CanFetch,
+    CanForget,
+    CanListTail,
+    CanProbe,
+    Fate,
+    Fetched,
+    Ongoing,
+    ProbeReport,
+    Tail,
+)
 from gateway.ports.conversation import HandleKind, OutputItem, Ownership, StorageOwner
 from gateway.testing.adapter_scripts import collect, first_text, request
 from tests.adapters.emulator_support import KEY, Build, Start, plays, settings
@@ -58,7 +68,7 @@ async def fault(adapter: Adapter, asked: ServiceRequest) -> ErrorClass:
 
 async def fetch(adapter: Adapter, pending: str) -> Fetched:
     assert isinstance(adapter, CanFetch)
-    return await adapter.fetch(pending)
+    return await adapter.fetch(Ongoing(pending))
 
 
 async def tail(adapter: Adapter, asked: ServiceRequest) -> Tail | None:

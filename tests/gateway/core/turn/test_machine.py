@@ -202,7 +202,7 @@ def test_notes_are_marked_as_thoughts_for_who_knows_the_mark() -> None:
 
 def test_the_pending_handle_is_noted_and_not_taken_for_the_confirmed_one() -> None:
     commands = play(turn(BR), CallStarted("r2"), CallStarted(), CallCompleted("r3"))
-    assert commands == [RecordPending("r2"), closes(handle="r3"), ENDED]
+    assert commands == [RecordPending("r2", None), closes(handle="r3"), ENDED]
 
 
 def test_state_usage_and_handle_close_the_call() -> None:

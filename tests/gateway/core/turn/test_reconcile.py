@@ -6,6 +6,7 @@ from gateway.core.agents import AgentPolicies
 from gateway.core.turn.reconcile import must_reconcile
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.adapter import ErrorClass
+from gateway.ports.capabilities import Ongoing
 from gateway.ports.conversation import HandleKind, StorageOwner
 from tests.support.scripted import BR, BS, G, ScriptedAdapter
 from tests.support.unknown_calls import FetchingAdapter, TailAdapter
@@ -42,16 +43,16 @@ def test_what_was_certainly_not_processed_needs_no_look(
     thread: ThreadRecord, pending: str | None, heard_nothing_of: set[str]
 ) -> None:
     kinds = [*map(str, ErrorClass), "cancelled", "turn-timeout"]
-    found = {kind for kind in kinds if must_reconcile(ABLE[thread], AgentPolicies(), thread, kind, pending)}
+    found = {kind for kind in kinds if must_reconcile(ABLE[thread], AgentPolicies(), thread, kind, Ongoing(pending))}
     assert found == heard_nothing_of
 
 
 @pytest.mark.parametrize(("thread", "owned"), [(CHAIN, BR), (CONVERSATION, BS), (OWN, G)])
 def test_an_adapter_that_cannot_tell_is_not_asked(thread: ThreadRecord, owned: object) -> None:
     adapter = ScriptedAdapter(owned)  # type: ignore[arg-type]
-    assert not must_reconcile(adapter, AgentPolicies(), thread, ErrorClass.INTERRUPTED, "r2")
+    assert not must_reconcile(adapter, AgentPolicies(), thread, ErrorClass.INTERRUPTED, Ongoing("r2"))
 
 
 def test_a_turn_that_is_left_out_anyway_is_not_looked_up() -> None:
     policies = AgentPolicies(persistence="per_turn")
-    assert not must_reconcile(FetchingAdapter(), policies, CHAIN, ErrorClass.INTERRUPTED, "r2")
+    assert not must_reconcile(FetchingAdapter(), policies, CHAIN, ErrorClass.INTERRUPTED, Ongoing("r2"))

@@ -16,6 +16,7 @@ import pytest
 from gateway.a2a.model import Json
 from gateway.ports import adapter as port
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
+from gateway.testing.adapter_runs import RunTests
 from gateway.testing.adapter_scripts import (
     bounded,
     collect,
@@ -45,7 +46,7 @@ _STATUSES = {
 }
 
 
-class AdapterSuite(ToolTests):
+class AdapterSuite(ToolTests, RunTests):
     """Subclass it as `class TestMine(AdapterSuite)`, with hooks that control your backend.
 
     Required: `adapter` and `backend_answers`. The tests of any other missing hook are skipped, and the skip names the hook.

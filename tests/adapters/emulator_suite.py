@@ -25,12 +25,14 @@ class EmulatorSuite(AdapterSuite):
     server: Emulator
     stop: Callable[[], Awaitable[None]]
     released: asyncio.Event
+    resumes: asyncio.Event
+    rest: tuple[str, ...] = ()
     trickles = False
 
     @pytest.fixture
     async def adapter(self, build: Build) -> AsyncGenerator[Adapter]:
         self.server = type(self).emulator(plays(), api_key=KEY)
-        self.released = asyncio.Event()
+        self.released, self.resumes = asyncio.Event(), asyncio.Event()
         async with AsyncExitStack() as stack:
             self.stop = stack.aclose
             app = trickling(self.server.app, lambda: self.trickles)
@@ -67,11 +69,18 @@ class EmulatorSuite(AdapterSuite):
             try:
                 for piece in pieces:
                     yield Say(piece)
-                yield Pause(asyncio.Event())
+                yield Pause(self.resumes)
+                for piece in self.rest:
+                    yield Say(piece)
             finally:
                 self.released.set()
 
         self.server.script = script
+
+    async def backend_goes_on(self, *pieces: str) -> None:
+        self.rest = pieces
+        self.resumes.set()
+        await self.released.wait()
 
     async def backend_is_released(self) -> None:
         await self.released.wait()

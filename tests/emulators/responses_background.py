@@ -15,10 +15,12 @@ _NUMBER = re.compile(rb'"sequence_number":(\d+)')
 
 
 class BackgroundRun:
-    """The events of a response so far, and its end. A Cut ends the streams of that moment, and no later one."""
+    """The events of a response so far, and its end. A Cut ends the streams of that moment, and no later one. `left` is set when
+    a listener has left."""
 
     def __init__(self) -> None:
         self.ended = False
+        self.left = asyncio.Event()
         self._sent: list[tuple[int, Frame]] = []
         self._task: asyncio.Task[None] | None = None
         self._grown = asyncio.Event()
@@ -39,16 +41,19 @@ class BackgroundRun:
     async def listen(self, after: int, *, live: bool) -> AsyncGenerator[Frame]:
         """The events after number `after`. `live`: as they happen, cuts included."""
         place = 0
-        while True:
-            while place < len(self._sent):
-                number, frame = self._sent[place]
-                place += 1
-                if number > after and (live or not isinstance(frame, Cut)):
-                    yield frame
-            if self.ended:
-                return
-            grown = self._grown
-            await grown.wait()
+        try:
+            while True:
+                while place < len(self._sent):
+                    number, frame = self._sent[place]
+                    place += 1
+                    if number > after and (live or not isinstance(frame, Cut)):
+                        yield frame
+                if self.ended:
+                    return
+                grown = self._grown
+                await grown.wait()
+        finally:
+            self.left.set()
 
     async def _record(self, frames: AsyncGenerator[Frame]) -> None:
         number = -1

@@ -53,6 +53,10 @@ class ResponsesServer(Emulator):
         """From now on, background responses can only be fetched: OpenAI keeps their events for minutes."""
         self._background.clear()
 
+    async def listener_left(self) -> None:
+        """Returns when a listener of the newest background response has left."""
+        await next(reversed(self._background.values())).left.wait()
+
     def routes(self) -> Iterable[Route]:
         one = "/v1/responses/{id}"
         return (

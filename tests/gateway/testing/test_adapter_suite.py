@@ -14,8 +14,9 @@ from gateway.ports.tools import ToolDeclaration
 from gateway.testing import adapter_scripts
 from gateway.testing.adapter_suite import AdapterSuite
 from tests.gateway.testing import broken_adapters as broken
-from tests.gateway.testing import broken_tool_adapters
+from tests.gateway.testing import broken_run_adapters, broken_tool_adapters
 from tests.gateway.testing.broken_adapters import SECRET, Backend, Right
+from tests.gateway.testing.broken_run_adapters import Continues
 
 GATEWAY = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
 ROTATING = Ownership(StorageOwner.BACKEND, HandleKind.ROTATING)
@@ -64,6 +65,9 @@ class Drives(AdapterSuite):
     async def backend_stalls(self, *pieces: str) -> None:
         self._set(pieces, "stall")
 
+    async def backend_goes_on(self, *pieces: str) -> None:
+        self._set((*(self.backend.pieces or ()), *pieces))
+
     async def backend_is_released(self) -> None:
         await self.backend.released.wait()
 
@@ -92,6 +96,19 @@ class TestRightWithARotatingHandle(Drives):
 
 
 class TestRightWithAStaticHandle(Drives):
+    owner = STATIC
+
+
+class TestRightWithResponsesThatGoOn(Drives):
+    owner = ROTATING
+
+    @pytest.fixture
+    def adapter(self) -> Right:
+        self.backend = Backend()
+        return Continues(self.backend, self.owner)
+
+
+class TestRightWithRunsThatGoOn(TestRightWithResponsesThatGoOn):
     owner = STATIC
 
 
@@ -154,6 +171,8 @@ WRONG: list[tuple[type[Right], Ownership, set[str]]] = [
     (broken.LeavesToolsToTheGateway, GATEWAY, {TOOL_ORDER}),
     (broken.RenamesToolCalls, GATEWAY, {TOOL_ID}),
     (broken.LosesArguments, GATEWAY, {TOOL_ID}),
+    *((kind, STATIC, fails) for kind, fails in broken_run_adapters.OF_STATIC),
+    *((kind, owner, fails) for kind, fails in broken_run_adapters.OF_BOTH for owner in (ROTATING, STATIC)),
     *((kind, owner, fails) for kind, fails in broken_tool_adapters.WRONG for owner in (GATEWAY, ROTATING)),
 ]
 
@@ -177,7 +196,8 @@ async def test_a_wrong_adapter_fails_where_it_is_wrong(
     kind: type[Right], owner: Ownership, fails: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bound = 0.01 if kind is broken.KeepsTheConnection else adapter_scripts.BOUND
-    for made, wanted, wait in ((kind, "failed", bound), (Right, "passed", adapter_scripts.BOUND)):
+    right = Continues if issubclass(kind, Continues) else Right
+    for made, wanted, wait in ((kind, "failed", bound), (right, "passed", adapter_scripts.BOUND)):
         monkeypatch.setattr(adapter_scripts, "BOUND", wait)
         for test in sorted(fails):
             suite = Drives()
@@ -205,7 +225,8 @@ async def test_what_a_test_cannot_do_without_a_hook_is_skipped_with_the_name_of_
     suite.backend = Backend()
     outcome = await verdict(test, suite, Right(suite.backend, STATIC))
     assert outcome == "passed" or re.fullmatch(
-        r"skipped: give your test class `(secret|backend_\w+)` and this is tested|skipped: the storage owner is backend",
+        r"skipped: give your test class `(secret|backend_\w+)` and this is tested|skipped: the storage owner is backend"
+        r"|skipped: the adapter has no Can\w+( or Can\w+)*",
         outcome,
     )
 

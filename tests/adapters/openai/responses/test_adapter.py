@@ -74,6 +74,7 @@ async def plain(server: ResponsesServer, start: Start, build: Build) -> Adapter:
 class _Suite(EmulatorSuite):
     factory = factory
     emulator = ResponsesServer
+    server: ResponsesServer
 
     async def backend_runs_tool(self, name: str, arguments: dict[str, Any], output: str) -> None:
         self.server.script = plays(ServerTool("mcp", name, arguments, output), Say("There it is."))
@@ -111,6 +112,15 @@ class TestConversation(_Suite):
     """The backend keeps the conversation, under one id."""
 
     values: ClassVar = {"conversation": True}
+
+
+class TestBackground(_Suite):
+    """The backend keeps the conversation, and goes on without a listener."""
+
+    values: ClassVar = {"background": True}
+
+    async def backend_is_released(self) -> None:
+        await self.server.listener_left()
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from adapters.http.failures import Failures
 from gateway.a2a.model import Json
-from gateway.ports.adapter import AdapterError, ErrorClass
+from gateway.ports.adapter import AdapterError, CallStarted, ErrorClass
 
 _RESPONSE = re.compile(r"(?:[a-z]{0,8})?resp[_-].+")
 _CONVERSATION = re.compile(r"conv[_-].+")
@@ -54,8 +54,6 @@ class Chain:
     keeps: bool = True
     verifies: bool = True
 
-    announced = False
-
     @property
     def fields(self) -> dict[str, Json]:
         previous = {} if self.handle is None else {"previous_response_id": self.handle}
@@ -71,6 +69,9 @@ class Chain:
         what = f"the backend ignored previous_response_id {sent!r}: it went on from {echoed!r}"
         return failures.error(ErrorClass.HANDLE_NOT_FOUND, what)
 
+    def started(self, echo: Echo) -> CallStarted | None:
+        return CallStarted(self.handle_of(echo))
+
     def handle_of(self, echo: Echo) -> str | None:
         return echo.id if self.keeps else None
 
@@ -80,10 +81,12 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class InConversation:
-    """Continues the conversation `handle`. `announced` says that the core knows the handle already."""
+    """Continues the conversation `handle`. `announced` says that the core knows the handle already, `goes_on` that the
+    response goes on without a listener, so that its own id counts."""
 
     handle: str
     announced: bool = False
+    goes_on: bool = False
 
     keeps = True
 
@@ -100,6 +103,11 @@ class InConversation:
             return failures.error(ErrorClass.HANDLE_NOT_FOUND, f"the backend ignored conversation {self.handle!r}")
         what = f"the backend answered in conversation {echoed!r}, not in {self.handle!r}"
         return failures.error(ErrorClass.CONTRACT_BROKEN, what)
+
+    def started(self, echo: Echo) -> CallStarted | None:
+        if self.goes_on:
+            return CallStarted(self.handle, echo.id)
+        return None if self.announced else CallStarted(self.handle)
 
     def handle_of(self, echo: Echo) -> str | None:
         return self.handle

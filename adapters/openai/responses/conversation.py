@@ -7,13 +7,14 @@ that an earlier message with the same text is not mistaken for the new message.
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
+from adapters.openai.responses.background import BackgroundService
 from adapters.openai.responses.continuation import Chain, InConversation, check_conversation_id, unknown_handle
 from adapters.openai.responses.request import encode_input
 from adapters.openai.responses.service import CONVERSATIONS, PAGE_SIZE, ResponsesService
 from gateway.a2a.model import Json
 from gateway.ports.adapter import AdapterEvent, CallStarted, ErrorClass, ServiceRequest
-from gateway.ports.capabilities import ProbeReport, Tail
-from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
+from gateway.ports.capabilities import Fetched, Ongoing, ProbeReport, Tail
+from gateway.ports.conversation import HandleKind, Item, Ownership, StorageOwner
 
 _NOTES: dict[bool | None, tuple[str, ...]] = {
     True: ("it refuses one that it does not know",),
@@ -27,17 +28,21 @@ class ConversationAdapter(ResponsesService):
     kept = CONVERSATIONS
     check_handle = staticmethod(check_conversation_id)
 
+    goes_on = False
+
     def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         if request.handle is None:
             return self._first_call(request)
-        return self._respond(request, InConversation(request.handle))
+        return self._respond(request, InConversation(request.handle, goes_on=self.goes_on))
 
     async def _first_call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         handle = await self._make_conversation()
         # The core resumes this generator when the id of the conversation is stored. The request is sent only then, so
         # that no conversation with content gets lost.
         yield CallStarted(handle)
-        async with aclosing(self._respond(request, InConversation(handle, announced=True))) as events:
+        async with aclosing(
+            self._respond(request, InConversation(handle, announced=True, goes_on=self.goes_on))
+        ) as events:
             async for event in events:
                 yield event
 
@@ -82,6 +87,22 @@ class ConversationAdapter(ResponsesService):
         finally:
             await self.forget(handle)
         return ProbeReport(model=listed, streams=True, notes=("it keeps conversations", *_NOTES[refuses]))
+
+
+class BackgroundConversation(ConversationAdapter, BackgroundService):
+    """Responses in a conversation that the service continues without a listener."""
+
+    goes_on = True
+
+    def response_id(self, call: Ongoing) -> str:
+        return call.run or ""
+
+    def continuation(self, request: ServiceRequest, call: Ongoing) -> InConversation:
+        return InConversation(call.handle or "", goes_on=True)
+
+    async def fetch(self, call: Ongoing, sent: Sequence[Item] = ()) -> Fetched:
+        """`sent` are the items of the request, as far as they are known."""
+        return await self._look_up(self.response_id(call), InConversation(call.handle or "", goes_on=True), sent)
 
 
 def match_tail(

@@ -17,11 +17,22 @@ from gateway.a2a.model import Json
 from gateway.config.agents import HistoryConfig, check_window
 from gateway.config.settings import Count
 from gateway.ports.adapter import AdapterError, AdapterEvent, ErrorClass, ServiceRequest
+from gateway.ports.capabilities import Fate, Fetched
 from gateway.ports.conversation import Item, StorageOwner
 
 RESPONSES = "responses"
 CONVERSATIONS = "conversations"
 PAGE_SIZE = 100
+
+FATES = {
+    "queued": Fate.RUNNING,
+    "in_progress": Fate.RUNNING,
+    "completed": Fate.COMPLETED,
+    "incomplete": Fate.COMPLETED,
+    "failed": Fate.FAILED,
+    "cancelled": Fate.FAILED,
+}
+"""The statuses of a response."""
 
 # The service does not run these tools; it waits until the client sends their results.
 _CLIENT_TOOLS = frozenset(
@@ -98,7 +109,6 @@ class ResponsesSettings(OpenAISettings):
         in_background, in_conversation, history = "background: true", "conversation: true", "history.owner: gateway"
         excluded = (
             (background and gateway, in_background, history, ": it has to be kept there"),
-            (background and conversation, in_background, in_conversation, ""),
             (conversation and gateway, in_conversation, history, ": who keeps it?"),
             (conversation and self.repeat_unknown, in_conversation, repeats, ": it is read before all else"),
             (conversation and chain in self.model_fields_set, in_conversation, chain, ": there is no chain to verify"),
@@ -186,6 +196,18 @@ class ResponsesService(OpenAIService):
         """The events of a call whose stream ends with this response."""
         event = {"type": f"response.{response['status']}", "response": response}
         return tuple(parser.receive(msgspec.json.encode(event)))
+
+    async def _look_up(self, name: str, continuation: Continuation, sent: Sequence[Item]) -> Fetched:
+        """The fate of the response with this id, to a request with these items. Raises: AdapterError."""
+        response = await self._http.request_json("GET", self._address(RESPONSES, name), handle=name)
+        if response is None:
+            return Fetched(Fate.GONE)
+        status = response.get("status") if isinstance(response, dict) else None
+        fate = FATES.get(status) if isinstance(status, str) else None
+        if fate is None:
+            raise self._failures.error(ErrorClass.CONTRACT_BROKEN, f"a response has the status {status!r}")
+        events = self._events_of(response, self._parser(continuation, sent)) if fate is Fate.COMPLETED else ()
+        return Fetched(fate, events)
 
     async def forget(self, handle: str) -> None:
         kind = next((kind for prefix, kind in _PREFIXES.items() if handle.startswith(prefix)), self.kept)

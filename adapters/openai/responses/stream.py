@@ -37,7 +37,7 @@ class ResponseParser:
         self._continuation = continuation
         self._answered = answered
         self._handle = continuation.handle
-        self._started = continuation.announced
+        self._started = False
         self._number = 0
         self._latest = b""
         self._reset()
@@ -132,7 +132,8 @@ class ResponseParser:
         if self._started:
             return ()
         self._started = True
-        return (port.CallStarted(self._continuation.handle_of(response)),)
+        event = self._continuation.started(response)
+        return () if event is None else (event,)
 
     def _closed(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         response = wire.decode_response(event.response)

@@ -123,6 +123,12 @@ class TestBackground(_Suite):
         await self.server.listener_left()
 
 
+class TestBackgroundConversation(TestBackground):
+    """The backend keeps the conversation under one id, and goes on without a listener."""
+
+    values: ClassVar = {"conversation": True, "background": True}
+
+
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 

@@ -246,7 +246,20 @@ async def test_only_the_background_adapter_has_the_abilities(
     assert not isinstance(plain, CanCancel)
 
 
-@pytest.mark.parametrize("more", [{"history": {"owner": "gateway"}}, {"conversation": True}], ids=str)
-def test_what_cannot_go_together_with_it_is_refused(more: dict[str, object]) -> None:
+async def test_a_response_in_a_conversation_is_resumed_looked_up_and_cancelled_by_its_own_id(
+    server: ResponsesServer, start: Start, build: Build
+) -> None:
+    adapter = build(factory, await start(server), background=True, conversation=True)
+    events = await collect(adapter, request("hi"))
+    [made, running] = [event for event in events if isinstance(event, CallStarted)]
+    [response] = server.stored
+    assert (made.run, running) == (None, CallStarted(made.handle, response))
+    assert isinstance(adapter, CanResume)
+    again = await events_of(adapter.resume(request("hi"), Ongoing(made.handle, response)))
+    assert again == events[1:]
+
+
+def test_it_cannot_go_together_with_a_history_of_the_gateway() -> None:
+    more = {"history": {"owner": "gateway"}}
     with pytest.raises(ValidationError, match="exclude each other"):
         factory.settings.model_validate(settings("http://127.0.0.1:1/v1", background=True, **more))

@@ -1,105 +1,74 @@
-"""The HTTP client of the families, one for each adapter: event streams in; every fault, silence and cut an AdapterError.
+"""The HTTP client of the families, one for each adapter: requests and streams; every fault, silence and cut an AdapterError.
 
-Law: no proxy, cookie, redirect or retry of its own; the headers of a family go to the configured host only.
+Law: no proxy, cookie, redirect or retry of its own, but one more attempt with renewed credentials behind a 401; the headers of
+a family go to the configured host only.
 """
 
-import asyncio
 import io
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Container, Mapping
 from functools import partial
-from typing import Self
+from typing import TypeAlias
 
 import aiohttp
 import msgspec
+from multidict import CIMultiDict
+from yarl import URL
 
+from adapters.http.bodies import ERROR_LIMIT, BodyTooLarge, beginning, whole
+from adapters.http.chunks import ChunkReader
 from adapters.http.connection import Connection, Connector, StaleConnection
 from adapters.http.failures import Failures
+from adapters.http.faults import Faults
+from adapters.http.named_events import NamedEventReader, ServerEvent
 from adapters.http.settings import Timeouts
-from adapters.http.sse import EventReader, StreamTooLarge
+from adapters.http.signing import Credential, Signing
+from adapters.http.sse import EVENT_LIMIT, EventReader
+from adapters.http.streams import AnswerStream, Piece, Reader
+from adapters.http.websocket import HandshakeRefused, WebSocket, refuse_answers
 from gateway.a2a.model import Json
 from gateway.foundation.route import DIRECT, Route
-from gateway.foundation.tls import ADDRESS_OF_TLS, tls_problem
 from gateway.foundation.tracebacks import drop_tracebacks
-from gateway.foundation.watchdog import Watchdog
 from gateway.ports.adapter import AdapterError, ErrorClass
 
-_ERROR_BODY_LIMIT = 64 * 1024
+SUCCESS = range(200, 300)
+
 _DOCUMENT_LIMIT = 4 * 1024 * 1024
-_DRAIN_SECONDS = 0.2
+_ANY = "*/*"
 _EVENTS = "text/event-stream"
 _JSON = "application/json"
+_UNENCODED = "identity"
+_UNAUTHORISED = 401
+_NO_HEADERS: Mapping[str, str] = {}
+_WITHOUT_REQUEST = (aiohttp.ClientConnectionError, OSError)
+"""The request in any other error of aiohttp holds the credentials, so that error is not chained."""
+_CLOSING = aiohttp.ClientWSTimeout(ws_close=1.0)
+"""How long a server may take for its answer to a close."""
+_PING_SHARE = 2 / 3
+"""aiohttp waits half as long for the answer to a ping as it has waited before the ping."""
 _PROXY_CREDENTIALS = 407
 """The status of a proxy that asks for credentials; no other server has it."""
 # Above this size aiohttp warns about a body of bytes; it writes a file in pieces.
 _WHOLE_BODY_LIMIT = 1024 * 1024
 
 
-class EventStream:
-    """The answer to one request, which `async with` sends and ends. Iterating gives, for each network read that completes any
-    event, the `data` of these events.
+EventStream: TypeAlias = AnswerStream[bytes]
+"""A stream of the `data` of events."""
 
-    Set `answered` once the answer is complete: then the rest is read, so that the connection can be used again.
-    """
 
-    def __init__(
-        self, request: Callable[[], Awaitable[aiohttp.ClientResponse]], failures: Failures, between_bytes: float
-    ) -> None:
-        """`request` gives the response, an event stream. `between_bytes` is the longest wait for the next byte, in seconds."""
-        self.answered = False
-        self._request = request
-        self._failures = failures
-        self._between_bytes = between_bytes
-        self._reader = EventReader()
-        self._ended = False
+class Reply(msgspec.Struct, frozen=True):
+    """A whole answer. The names of `headers` may be written in any case."""
 
-    async def __aenter__(self) -> Self:
-        self._response = await self._request()
-        self._content = content = self._response.content
-        # The watchdog refers to the body and not to this stream, because a cycle of objects would wait for the garbage
-        # collector.
-        stalled = aiohttp.SocketTimeoutError("nothing was heard for too long")
-        self._silence = Watchdog(self._between_bytes, partial(content.set_exception, stalled))
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        self._silence.close()
-        try:
-            if self.answered and not self._content.at_eof():
-                await _drain(self._content)
-        finally:
-            self._response.close()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> list[bytes]:
-        while not self._ended:
-            if events := await self._read():
-                return events
-        raise StopAsyncIteration
-
-    async def _read(self) -> list[bytes]:
-        self._silence.begin()
-        try:
-            chunk = await self._content.readany()
-            if chunk:
-                return self._reader.feed(chunk)
-        except StreamTooLarge as error:
-            raise self._failures.error(ErrorClass.CONTRACT_BROKEN, "the answer is too large") from error
-        except TimeoutError as error:
-            raise self._failures.error(ErrorClass.TIMED_OUT, f"the stream stalled: {error}") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise self._failures.error(ErrorClass.INTERRUPTED, f"the stream was cut: {error}") from error
-        finally:
-            self._silence.end()
-        self._ended = True
-        last = self._reader.finish()
-        return [last] if last else []
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 class HttpClient:
-    """Connections to one backend, opened with the first request, in the event loop of that request."""
+    """Connections to one backend, opened with the first request, in the event loop of that request.
+
+    `handle` is the handle that a request continues or is about. `headers` of a request replace those of every request, but not
+    those of the operator.
+    """
 
     def __init__(
         self,
@@ -107,42 +76,102 @@ class HttpClient:
         failures: Failures,
         headers: Mapping[str, str] | None = None,
         route: Route = DIRECT,
+        signing: Signing | None = None,
     ) -> None:
         """`headers` go with every request: the family's credentials, its version. Those of `route` go besides, and
-        in their place where they have the same name."""
+        in their place where they have the same name. `signing` makes more headers for each request, and ends with the
+        client if it is a Credential."""
         self._ca, self._proxy = route.ca, route.proxy
         self._failures = failures
+        self._faults = Faults(failures, route.proxy)
+        self._signing = signing
         self._between_bytes = timeouts.between_bytes
         self._timeout = aiohttp.ClientTimeout(connect=timeouts.connect, sock_read=timeouts.first_byte)
         own = {
             "Content-Type": _JSON,
             "Accept": _EVENTS,
             # An uncompressed answer cannot be a bomb, and compression does not shorten short events.
-            "Accept-Encoding": "identity",
+            "Accept-Encoding": _UNENCODED,
             "User-Agent": "a2a-gateway",
             **(headers or {}),
         }
         given = dict(route.headers)
-        replaced = {name.lower() for name in given}
-        self._headers = {name: value for name, value in own.items() if name.lower() not in replaced} | given
+        self._given = frozenset(name.lower() for name in given)
+        self._headers = self._unless_given(own) | given
+        # aiohttp tells a proxy the headers of a session, the credentials among them.
+        self._session_headers = _NO_HEADERS if self._proxy is not None else self._headers
         self._session: aiohttp.ClientSession | None = None
+        self._handshakes: aiohttp.ClientSession | None = None
         self._answered = False
         """Whether any request has had an answer."""
 
-    def stream(self, url: str, body: bytes | None = None, *, handle: str | None = None) -> EventStream:
-        """The event stream that answers a POST of `body`, or a GET. `handle` is the handle that the request continues.
+    def stream(
+        self,
+        url: str,
+        body: bytes | None = None,
+        *,
+        handle: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AnswerStream[bytes]:
+        """The event stream that answers a POST of `body`, or a GET: the `data` of its events.
 
         The stream raises: AdapterError, when it is entered and when it is read.
         """
-        return EventStream(partial(self._open, url, body, handle), self._failures, self._between_bytes)
+        request = partial(self._open, url, body, handle, headers, _EVENTS)
+        return AnswerStream(request, EventReader(), self._failures, self._between_bytes)
 
-    async def request_json(self, method: str, url: str, body: Json = None, *, handle: str | None = None) -> Json:
-        """The JSON of the answer, or None for an answer with status 404. `handle` is the handle that the request is
-        about. Raises: AdapterError."""
+    def events(
+        self,
+        url: str,
+        body: bytes | None = None,
+        *,
+        handle: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AnswerStream[ServerEvent]:
+        """As `stream`, with the name and the id of each event, which costs more."""
+        request = partial(self._open, url, body, handle, headers, _EVENTS)
+        return AnswerStream(request, NamedEventReader(), self._failures, self._between_bytes)
+
+    def chunks(
+        self,
+        url: str,
+        body: bytes | None = None,
+        *,
+        content_type: str,
+        handle: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AnswerStream[bytes]:
+        """As `stream`, with the bytes of an answer of this media type as they come."""
+        return self.read(url, body, ChunkReader(), content_type=content_type, handle=handle, headers=headers)
+
+    def read(
+        self,
+        url: str,
+        body: bytes | None,
+        reader: Reader[Piece],
+        *,
+        content_type: str,
+        handle: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AnswerStream[Piece]:
+        """As `chunks`, with the pieces that `reader` makes of the bytes."""
+        request = partial(self._open, url, body, handle, {"Accept": content_type, **(headers or {})}, content_type)
+        return AnswerStream(request, reader, self._failures, self._between_bytes)
+
+    async def request_json(
+        self,
+        method: str,
+        url: str,
+        body: Json = None,
+        *,
+        handle: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Json:
+        """The JSON of the answer, or None for an answer with status 404. Raises: AdapterError."""
         content = None if body is None else msgspec.json.encode(body)
-        response = await self._send(method, url, content, {"Accept": _JSON})
+        response = await self._send(method, url, content, {"Accept": _JSON}, headers)
         try:
-            content = await _beginning(response.content, _DOCUMENT_LIMIT)
+            content = await beginning(response.content, _DOCUMENT_LIMIT)
             if response.status == 404:
                 return None
             if 200 <= response.status < 300:
@@ -153,110 +182,218 @@ class HttpClient:
         finally:
             response.close()
 
-    async def aclose(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+    async def request(
+        self,
+        method: str,
+        url: str,
+        body: bytes | None = None,
+        *,
+        handle: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        expected: Container[int] = SUCCESS,
+        limit: int = _DOCUMENT_LIMIT,
+    ) -> Reply:
+        """The whole answer. Raises: AdapterError; that of the service for a status that is not `expected`, and
+        CONTRACT_BROKEN for more than `limit` bytes."""
+        response = await self._send(method, url, body, {"Accept": _ANY}, headers)
+        try:
+            if response.status not in expected:
+                content = await beginning(response.content, ERROR_LIMIT)
+                raise self._failures.from_response(
+                    response.status, response.headers, content, handle=handle, instead_of="an answer"
+                )
+            self._check_encoding(response.headers)
+            return Reply(response.status, response.headers, await whole(response, limit))
+        except BodyTooLarge as error:
+            raise self._failures.error(ErrorClass.CONTRACT_BROKEN, f"an answer of more than {limit} bytes") from error
+        except TimeoutError as error:
+            raise self._failures.error(ErrorClass.TIMED_OUT, f"the answer stalled: {error}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._failures.error(ErrorClass.INTERRUPTED, f"the answer was cut: {error}") from error
+        finally:
+            response.close()
 
-    async def _send(self, method: str, url: str, body: bytes | None, headers: dict[str, str]) -> aiohttp.ClientResponse:
-        """`headers` replace those of every request."""
-        if self._proxy is not None:
-            headers = {**headers, **self._proxy.headers_of(url)}
+    def websocket(self, url: str, *, handle: str | None = None, headers: Mapping[str, str] | None = None) -> WebSocket:
+        """A WebSocket to a ws:// or wss:// address, also written as http:// or https://.
+
+        It raises: AdapterError, when it is entered, read and written. A server that has sent nothing for `between_bytes` has to
+        answer a ping in that time.
+        """
+        return WebSocket(partial(self._shake_hands, url, handle, headers), self._failures)
+
+    async def aclose(self) -> None:
+        for session in (self._handshakes, self._session):
+            if session is not None:
+                await session.close()
+        if isinstance(self._signing, Credential):
+            await self._signing.aclose()
+
+    async def _send(
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        headers: dict[str, str],
+        more: Mapping[str, str] | None = None,
+        *,
+        renewable: bool = True,
+    ) -> aiohttp.ClientResponse:
+        """`headers` replace those of every request, and so do `more`, except for the headers of the operator. `renewable` says
+        whether a 401 is followed by another attempt with renewed credentials."""
+        signed: Mapping[str, str] = _NO_HEADERS
+        sent: Mapping[str, str] = headers
+        if self._signing is not None:
+            # The address as aiohttp writes it, because a signature is about these bytes.
+            url = str(URL(url))
+            signed = await self._signing(method, url, body or b"")
+        if more or signed or self._proxy is not None:
+            sent = self._merged(url, headers, more or _NO_HEADERS, signed)
         try:
             response = await self._open_session().request(
                 method,
                 url,
                 data=body if body is None or len(body) < _WHOLE_BODY_LIMIT else io.BytesIO(body),
-                headers=headers,
-                timeout=self._timeout,
+                headers=sent,
                 allow_redirects=False,
                 **(self._proxy.arguments(url) if self._proxy is not None else {}),
             )
-        except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
-            raise self._failed(ErrorClass.UNREACHABLE, error) from error
-        except TimeoutError as error:
-            raise self._failed(ErrorClass.TIMED_OUT, error) from error
-        except StaleConnection as error:
-            # The other kept connections may have ended too: the next request goes on a new one.
-            connector = self._open_session().connector
-            if isinstance(connector, Connector):
-                connector.close_kept()
-            raise self._failed(ErrorClass.INTERRUPTED, error, stale_connection=True) from error
-        except aiohttp.ServerDisconnectedError as error:
-            # Most servers of TLS say nothing to a request in plain text.
-            hint = f"; {ADDRESS_OF_TLS}" if url.startswith("http:") and not self._answered else ""
-            raise self._failures.error(ErrorClass.INTERRUPTED, f"it disconnected without an answer{hint}") from error
-        except (aiohttp.ClientConnectionError, OSError) as error:
-            raise self._failed(ErrorClass.INTERRUPTED, error) from error
-        except aiohttp.ClientHttpProxyError as error:
-            failed = self._refused_by_proxy(error.status)
-            drop_tracebacks(error)
-        except aiohttp.ClientError as error:
-            failed = self._failed(ErrorClass.CONTRACT_BROKEN, error)
+        except (aiohttp.ClientError, OSError) as error:
+            failed = self._fault(error, url)
+            if isinstance(error, _WITHOUT_REQUEST):
+                raise failed from error
             drop_tracebacks(error)
         else:
             self._answered = True
+            if response.status == _UNAUTHORISED and renewable and self._renews(signed):
+                response.close()
+                return await self._send(method, url, body, headers, more, renewable=False)
             if response.status != _PROXY_CREDENTIALS or self._proxy is None:
                 return response
             response.close()
-            failed = self._refused_by_proxy(response.status)
-        # The request of such an error holds the credentials, so the error is not chained.
+            failed = self._faults.refused_by_proxy(response.status)
         raise failed
 
-    async def _open(self, url: str, body: bytes | None, handle: str | None) -> aiohttp.ClientResponse:
-        """Raises: AdapterError unless an event stream begins."""
-        response = await self._send("GET" if body is None else "POST", url, body, {})
+    async def _open(
+        self, url: str, body: bytes | None, handle: str | None, headers: Mapping[str, str] | None, content_type: str
+    ) -> aiohttp.ClientResponse:
+        """Raises: AdapterError unless an answer of this media type begins."""
+        response = await self._send("GET" if body is None else "POST", url, body, {}, headers)
         try:
-            await self._check(response, handle)
+            await self._check(response, handle, content_type)
         except BaseException:
             response.close()
             raise
         return response
 
-    async def _check(self, response: aiohttp.ClientResponse, handle: str | None) -> None:
+    async def _check(self, response: aiohttp.ClientResponse, handle: str | None, expected: str) -> None:
         headers = response.headers
-        content_type = headers.get("Content-Type", _EVENTS).partition(";")[0].strip().lower()
-        encoding = headers.get("Content-Encoding", "identity")
-        if not 200 <= response.status < 300 or content_type != _EVENTS:
-            body = b"" if encoding != "identity" else await _beginning(response.content, _ERROR_BODY_LIMIT)
-            raise self._failures.from_response(response.status, headers, body, handle=handle)
-        if encoding != "identity":
-            raise self._failures.error(ErrorClass.CONTRACT_BROKEN, f"an answer with Content-Encoding {encoding!r}")
+        content_type = headers.get("Content-Type", expected).partition(";")[0].strip().lower()
+        encoding = headers.get("Content-Encoding", _UNENCODED)
+        if not 200 <= response.status < 300 or content_type != expected:
+            body = b"" if encoding != _UNENCODED else await beginning(response.content, ERROR_LIMIT)
+            what = "an event stream" if expected == _EVENTS else repr(expected)
+            raise self._failures.from_response(response.status, headers, body, handle=handle, instead_of=what)
+        if encoding != _UNENCODED:
+            raise self._encoded(encoding)
         protocol = response.connection.protocol if response.connection is not None else None
         if isinstance(protocol, Connection):
             protocol.carry(response.content)
+
+    async def _shake_hands(
+        self, url: str, handle: str | None, headers: Mapping[str, str] | None, *, renewable: bool = True
+    ) -> aiohttp.ClientWebSocketResponse:
+        url = str(URL(url.replace("ws", "http", 1) if url.startswith("ws") else url))
+        signed = await self._signing("GET", url, b"") if self._signing is not None else _NO_HEADERS
+        sent = self._merged(url, {"Accept": _ANY}, headers or _NO_HEADERS, signed)
+        try:
+            socket: aiohttp.ClientWebSocketResponse = await self._open_handshakes().ws_connect(
+                url,
+                headers=sent,
+                heartbeat=self._between_bytes * _PING_SHARE,
+                timeout=_CLOSING,
+                max_msg_size=EVENT_LIMIT,
+                **(self._proxy.arguments(url) if self._proxy is not None else {}),
+            )
+        except HandshakeRefused as error:
+            renews = error.status == _UNAUTHORISED and renewable and self._renews(signed)
+            failed = None if renews else self._handshake_failure(error, handle)
+            drop_tracebacks(error)
+        except (aiohttp.ClientError, OSError) as error:
+            failed = self._fault(error, url)
+            if isinstance(error, _WITHOUT_REQUEST):
+                raise failed from error
+            drop_tracebacks(error)
+        else:
+            return socket
+        if failed is None:
+            return await self._shake_hands(url, handle, headers, renewable=False)
+        raise failed
+
+    def _handshake_failure(self, refused: HandshakeRefused, handle: str | None) -> AdapterError:
+        if refused.status == _PROXY_CREDENTIALS and self._proxy is not None:
+            return self._faults.refused_by_proxy(refused.status)
+        return self._failures.from_response(
+            refused.status, refused.headers, refused.body, handle=handle, instead_of="a WebSocket"
+        )
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             # The defaults of aiohttp: 100 connections, cookies kept, five minutes in all.
             self._session = aiohttp.ClientSession(
                 connector=Connector(self._ca),
-                headers=self._headers,
+                headers=self._session_headers,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
+                timeout=self._timeout,
                 trust_env=False,
             )
         return self._session
 
-    def _refused_by_proxy(self, status: int) -> AdapterError:
-        where = "" if self._proxy is None else f" {self._proxy.url}"
-        return self._failures.error(ErrorClass.UNREACHABLE, f"the proxy{where} answers HTTP {status}")
+    def _open_handshakes(self) -> aiohttp.ClientSession:
+        """The session of handshakes, over the same connector."""
+        if self._handshakes is None:
+            self._handshakes = aiohttp.ClientSession(
+                connector=self._open_session().connector,
+                connector_owner=False,
+                headers=self._session_headers,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                timeout=self._timeout,
+                trust_env=False,
+                middlewares=(refuse_answers,),
+            )
+        return self._handshakes
 
-    def _failed(self, kind: ErrorClass, error: Exception, *, stale_connection: bool = False) -> AdapterError:
-        text = tls_problem(error, "`ca`") or f"{type(error).__name__}: {error}"
-        return self._failures.error(kind, text, stale_connection=stale_connection)
+    def _merged(self, url: str, headers: Mapping[str, str], *more: Mapping[str, str]) -> CIMultiDict[str]:
+        """The headers of a request that the session does not have. The later replace the earlier, by names in any case."""
+        merged = CIMultiDict({} if self._proxy is None else self._headers)
+        merged.update(headers)
+        for one in more:
+            merged.update(self._unless_given(one))
+        if self._proxy is not None:
+            merged.update(self._proxy.headers_of(url))
+        return merged
 
+    def _unless_given(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Those that the operator does not give."""
+        return {name: value for name, value in headers.items() if name.lower() not in self._given}
 
-async def _drain(content: aiohttp.StreamReader) -> None:
-    with suppress(TimeoutError, aiohttp.ClientError, OSError):
-        async with asyncio.timeout(_DRAIN_SECONDS):
-            while await content.readany():
-                pass
+    def _renews(self, refused: Mapping[str, str]) -> bool:
+        return isinstance(self._signing, Credential) and self._signing.renew(refused)
 
+    def _fault(self, error: Exception, url: str) -> AdapterError:
+        if isinstance(error, StaleConnection):
+            # The other kept connections may have ended too: the next request goes on a new one.
+            connector = self._open_session().connector
+            if isinstance(connector, Connector):
+                connector.close_kept()
+        return self._faults.of(error, url, answered=self._answered)
 
-async def _beginning(content: aiohttp.StreamReader, limit: int) -> bytes:
-    """The first `limit` bytes of a body. A body that is cut or stalls must not hide the status of its response."""
-    body = b""
-    with suppress(TimeoutError, aiohttp.ClientError, OSError):
-        while len(body) < limit and (chunk := await content.readany()):
-            body += chunk
-    return body[:limit]
+    def _check_encoding(self, headers: Mapping[str, str]) -> None:
+        """Raises: AdapterError for a body that would have to be decoded."""
+        encoding = headers.get("Content-Encoding", _UNENCODED)
+        if encoding != _UNENCODED:
+            raise self._encoded(encoding)
+
+    def _encoded(self, encoding: str) -> AdapterError:
+        return self._failures.error(ErrorClass.CONTRACT_BROKEN, f"an answer with Content-Encoding {encoding!r}")

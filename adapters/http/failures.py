@@ -112,15 +112,21 @@ class Failures:
         return self.error(kind, error.describe("error in the stream"))
 
     def from_response(
-        self, status: int, headers: Mapping[str, str], body: bytes, *, handle: str | None = None
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        handle: str | None = None,
+        instead_of: str = "an event stream",
     ) -> AdapterError:
-        """The error for a response that is not an event stream. `handle` is the handle that the request continued."""
+        """The error for a response that is not what was asked for. `handle` is the handle that the request continued."""
         error = _decode(body)
         retry_after = parse_retry_after(headers, Clock().now())
         text = error.describe(f"HTTP {status}")
         if 200 <= status < 400:
             what = headers.get("Location") if status >= 300 else headers.get("Content-Type")
-            text = f"{text} ({what!r} instead of an event stream)"
+            text = f"{text} ({what!r} instead of {instead_of})"
         kind = self.class_of(error) or self._class_of_status(status, error, handle, retry_after)
         backend_down = kind is ErrorClass.BACKEND_FAILED and status in _PROXY_STATUSES
         return self.error(kind, text, retry_after=retry_after, backend_down=backend_down)

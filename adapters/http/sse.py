@@ -2,18 +2,36 @@
 
 import msgspec
 
+from adapters.http.streams import UnreadableStream
+
 EVENT_LIMIT = 32 * 1024 * 1024
 STREAM_LIMIT = 4 * EVENT_LIMIT
 """A Responses server sends every text four times."""
 DONE = b"[DONE]"
 """The last event of many servers: no JSON."""
 
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
+"""What a stream may begin with."""
+
 _whole_json = msgspec.json.Decoder(msgspec.Raw)
 
 
-class StreamTooLarge(Exception):
+class StreamTooLarge(UnreadableStream):
     """One event, or all events together, exceed the limit."""
+
+    def __init__(self) -> None:
+        super().__init__("the answer is too large")
+
+
+def is_whole(data: bytes) -> bool:
+    """Whether this is all the data of an event, as far as JSON tells."""
+    if not data or data == DONE:
+        return True
+    try:
+        _whole_json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 class EventReader:
@@ -55,7 +73,7 @@ class EventReader:
         *blocks, rest = chunk.split(b"\n\n")
         if blocks and not self._started:
             self._started = True
-            blocks[0] = blocks[0].removeprefix(_BOM)
+            blocks[0] = blocks[0].removeprefix(BOM)
         if rest:
             self._keep(rest)
         events = []
@@ -70,14 +88,8 @@ class EventReader:
     def finish(self) -> bytes:
         """The last event of a stream that lacks the empty line after it; empty unless the event is complete."""
         block = b"".join(self._pending)
-        data = _data(block if self._started else block.removeprefix(_BOM))
-        if not data or data == DONE:
-            return data
-        try:
-            _whole_json.decode(data)
-        except (msgspec.DecodeError, RecursionError):
-            return b""
-        return data
+        data = _data(block if self._started else block.removeprefix(BOM))
+        return data if is_whole(data) else b""
 
     def _keep(self, piece: bytes) -> None:
         if piece:

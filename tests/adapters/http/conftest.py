@@ -7,7 +7,9 @@ import pytest
 
 from adapters.http.client import HttpClient
 from adapters.http.settings import Timeouts
+from adapters.http.signing import Signing
 from adapters.openai.failures import OpenAIFailures
+from gateway.foundation.route import DIRECT, Route
 from gateway.ports.adapter import AdapterError
 
 KEY = "sk-proj-0123456789abcdef"
@@ -18,10 +20,14 @@ Connect: TypeAlias = Callable[..., HttpClient]
 async def connect() -> AsyncGenerator[Connect]:
     clients: list[HttpClient] = []
 
-    def connected(**timeouts: float) -> HttpClient:
+    def connected(signing: Signing | None = None, route: Route = DIRECT, **timeouts: float) -> HttpClient:
         patient = Timeouts.model_construct(connect=5.0, first_byte=30.0, between_bytes=30.0)
         client = HttpClient(
-            patient.model_copy(update=timeouts), OpenAIFailures((KEY,)), {"Authorization": f"Bearer {KEY}"}
+            patient.model_copy(update=timeouts),
+            OpenAIFailures((KEY,)),
+            {"Authorization": f"Bearer {KEY}"},
+            route,
+            signing,
         )
         clients.append(client)
         return client

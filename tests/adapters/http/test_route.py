@@ -113,9 +113,12 @@ async def test_all_requests_go_through_the_proxy_which_alone_gets_its_credential
 ) -> None:
     async with answering(trusted if over_tls else None) as server, forward_proxy() as proxy:
         named = proxy.url.replace("://", "://me:p%40ss@")
-        async with client(Route(trusted, Proxy.at(named))) as http:
+        async with client(Route(trusted, Proxy.at(named)), {"Authorization": "Bearer key", "X-Key": "key"}) as http:
             assert await batches(http, f"{server.url}/v1") == [[b"1"]]
     [head], [request] = proxy.heads, server.requests
+    assert [request.header(name) for name in ("Authorization", "X-Key")] == ["Bearer key", "key"]
+    # The proxy reads a request over plain HTTP.
+    assert ("key" in head) is not over_tls
     place = server.url.partition("://")[2]
     assert head.startswith(f"CONNECT {place} " if over_tls else f"POST {server.url}/v1 ")
     assert f"Proxy-Authorization: Basic {base64.b64encode(b'me:p@ss').decode()}\r\n" in head

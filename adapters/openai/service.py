@@ -2,18 +2,21 @@
 a probe stores nothing at the server, and reads only the beginning of an answer.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 from pydantic import Field, JsonValue
 
 from adapters.http.client import HttpClient
 from adapters.http.settings import ApiKey, BaseUrl, Timeouts
+from adapters.http.signing import Signing
 from adapters.openai.encoding import ToolOffer
 from adapters.openai.failures import OpenAIFailures
 from gateway.a2a.model import Json
 from gateway.config.connections import ConnectionSettings, plain_headers
 from gateway.config.settings import TextOrFile
+from gateway.foundation.route import Route
 from gateway.ports.adapter import AdapterError, AdapterEvent, CallStarted, ErrorClass
 from gateway.ports.capabilities import Backend
 from gateway.ports.tools import ToolDeclaration
@@ -21,6 +24,25 @@ from gateway.ports.tools import ToolDeclaration
 PROMPT = "ping"
 
 _UNUSABLE = frozenset({ErrorClass.UNAUTHORISED, ErrorClass.UNREACHABLE, ErrorClass.TIMED_OUT, ErrorClass.INTERRUPTED})
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAddress:
+    """Where a service is, and how it is reached. `query` goes with every request, without its question mark; `account` tells
+    services of one address apart."""
+
+    base_url: str
+    account: Hashable
+    timeouts: Timeouts
+    route: Route
+    headers: Mapping[str, str]
+    signing: Signing | None = None
+    query: str = ""
+
+    def link(self, path: str, query: str = "") -> str:
+        """The address of a path of the service."""
+        asked = "&".join(part for part in (query, self.query) if part)
+        return f"{self.base_url}/{path}?{asked}" if asked else f"{self.base_url}/{path}"
 
 
 class OpenAISettings(ConnectionSettings):
@@ -36,6 +58,11 @@ class OpenAISettings(ConnectionSettings):
     @property
     def key(self) -> str:
         return self.api_key.get_secret_value() if self.api_key else ""
+
+    @property
+    def address(self) -> ServiceAddress:
+        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        return ServiceAddress(self.base_url, self.account, self.timeouts, self.route, headers)
 
     @property
     def account(self) -> Hashable:
@@ -66,32 +93,30 @@ class OpenAISettings(ConnectionSettings):
 class OpenAIService:
     def __init__(
         self,
-        settings: OpenAISettings,
+        address: ServiceAddress,
         path: str,
         fields: dict[str, Json],
         encode_tool: Callable[[ToolDeclaration], dict[str, Json]],
-        secrets: Iterable[str],
+        failures: OpenAIFailures,
     ) -> None:
         """`path` is the path of the requests for an answer; `fields` are the fields of every such request."""
-        self.backend = Backend(settings.base_url, settings.account)
-        self._base_url = settings.base_url
-        self._url = f"{settings.base_url}/{path}"
-        self._model = settings.model
-        self._failures = OpenAIFailures(secrets)
-        self._offer = ToolOffer(fields, encode_tool, self._failures)
-        headers = {"Authorization": f"Bearer {settings.key}"} if settings.key else {}
-        self._http = HttpClient(settings.timeouts, self._failures, headers, settings.route)
+        self.backend = Backend(address.base_url, address.account)
+        self._service = address
+        self._url = address.link(path)
+        self._failures = failures
+        self._offer = ToolOffer(fields, encode_tool, failures)
+        self._http = HttpClient(address.timeouts, failures, address.headers, address.route, address.signing)
 
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def _lists_model(self) -> bool | None:
-        """Whether the server lists the model of the settings, or None when the server has no list of models.
+    async def _lists(self, model: str) -> bool | None:
+        """Whether the server lists this model, or None when the server has no list of models.
 
         Raises: AdapterError when the server cannot be used.
         """
         try:
-            listed = await self._http.request_json("GET", f"{self._base_url}/models")
+            listed = await self._http.request_json("GET", self._service.link("models"))
         except AdapterError as error:
             if error.kind in _UNUSABLE:
                 raise
@@ -99,7 +124,7 @@ class OpenAIService:
         match listed:
             case {"data": [_, *_] as entries}:
                 # Ollama lists models with a tag, which a request may omit.
-                names = (self._model, f"{self._model}:latest")
+                names = (model, f"{model}:latest")
                 return any(isinstance(entry, dict) and entry.get("id") in names for entry in entries)
         return None
 

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from adapters.openai.chat.messages import encode_messages, encode_tool
 from adapters.openai.chat.stream import CompletionParser
 from adapters.openai.encoding import tool_names
+from adapters.openai.failures import OpenAIFailures
 from adapters.openai.service import PROMPT, OpenAIService, OpenAISettings
 from gateway.a2a.model import Json
 from gateway.config.agents import HistoryConfig
@@ -73,7 +74,9 @@ class ChatAdapter(OpenAIService):
             *("max_tokens", "max_completion_tokens", "reasoning_effort"),
             stream_options={"include_usage": True} if settings.include_usage else None,
         )
-        super().__init__(settings, "chat/completions", fields, encode_tool, settings.secrets())
+        failures = OpenAIFailures(settings.secrets())
+        super().__init__(settings.address, "chat/completions", fields, encode_tool, failures)
+        self._model = settings.model
 
     async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         messages = [*self._instructions, *encode_messages(request.items)]
@@ -97,7 +100,7 @@ class ChatAdapter(OpenAIService):
             raise
 
     async def probe(self) -> ProbeReport:
-        listed = await self._lists_model()
+        listed = await self._lists(self._model)
         messages = [*self._instructions, {"role": "user", "content": PROMPT}]
         await self._start_answer({"messages": messages}, CompletionParser(self._failures).receive)
         return ProbeReport(model=listed, streams=True)

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from adapters.openai.responses.background import BackgroundService
 from adapters.openai.responses.continuation import Chain, check_response_id, unknown_handle
 from adapters.openai.responses.conversation import BackgroundConversation, ConversationAdapter
-from adapters.openai.responses.service import ResponsesService, ResponsesSettings
+from adapters.openai.responses.service import ResponsesService, ResponsesSettings, ResponsesWire
 from gateway.a2a.model import Message
 from gateway.ports.adapter import AdapterEvent, AdapterFactory, ServiceRequest
 from gateway.ports.capabilities import Fetched, Ongoing, ProbeReport
@@ -19,13 +19,13 @@ class ResponsesAdapter(ResponsesService):
 
     check_handle = staticmethod(check_response_id)
 
-    def __init__(self, settings: ResponsesSettings) -> None:
-        super().__init__(settings)
-        self._keeps = settings.owner is StorageOwner.BACKEND
-        self._verifies = settings.verify_chain
+    def __init__(self, wire: ResponsesWire) -> None:
+        super().__init__(wire)
+        self._keeps = wire.owner is StorageOwner.BACKEND
+        self._verifies = wire.verify_chain
         handle = HandleKind.ROTATING if self._keeps else HandleKind.NONE
         self.ownership = Ownership(
-            settings.owner, handle, opaque_replay=not self._keeps, repeatable=settings.repeatable, either=True
+            wire.owner, handle, opaque_replay=not self._keeps, repeatable=wire.repeatable, either=True
         )
 
     def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
@@ -67,10 +67,14 @@ class BackgroundAdapter(ResponsesAdapter, BackgroundService):
         return Chain(request.handle, verifies=self._verifies)
 
 
+def adapter_of(wire: ResponsesWire, *, conversation: bool, background: bool) -> ResponsesAdapter | ConversationAdapter:
+    if conversation:
+        return BackgroundConversation(wire) if background else ConversationAdapter(wire)
+    return BackgroundAdapter(wire) if background else ResponsesAdapter(wire)
+
+
 def build(settings: ResponsesSettings) -> ResponsesAdapter | ConversationAdapter:
-    if settings.conversation:
-        return BackgroundConversation(settings) if settings.background else ConversationAdapter(settings)
-    return BackgroundAdapter(settings) if settings.background else ResponsesAdapter(settings)
+    return adapter_of(settings.wire, conversation=settings.conversation, background=settings.background)
 
 
 factory = AdapterFactory(

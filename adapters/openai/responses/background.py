@@ -29,7 +29,7 @@ class BackgroundService(ResponsesService):
         was already shown. A stream that ends before its response, or is not kept, says nothing of the response, which is
         then asked for."""
         parser, pending = self._parser(self.continuation(request, call), request.items), self.response_id(call)
-        opening = self._http.stream(f"{self._address(RESPONSES, pending)}?stream=true", handle=pending)
+        opening = self._http.stream(self._address(RESPONSES, pending, query="stream=true"), handle=pending)
         begun = False
         try:
             async with aclosing(self._events(opening, parser)) as events:
@@ -70,7 +70,7 @@ class BackgroundService(ResponsesService):
 
     async def cancel(self, call: Ongoing) -> bool:
         pending = self.response_id(call)
-        url = f"{self._address(RESPONSES, pending)}/cancel"
+        url = self._address(RESPONSES, pending, "/cancel")
         match await self._http.request_json("POST", url, {}, handle=pending):
             case {"status": str(status)}:
                 return FATES.get(status) not in (None, Fate.RUNNING)

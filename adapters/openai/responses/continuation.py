@@ -75,7 +75,7 @@ class Chain:
     def handle_of(self, echo: Echo) -> str | None:
         return echo.id if self.keeps else None
 
-    def state(self, last_item: str | None) -> Json:
+    def state(self, last_item: str | None) -> dict[str, Json] | None:
         return None
 
 
@@ -112,7 +112,7 @@ class InConversation:
     def handle_of(self, echo: Echo) -> str | None:
         return self.handle
 
-    def state(self, last_item: str | None) -> Json:
+    def state(self, last_item: str | None) -> dict[str, Json] | None:
         """The adapter's state. After `last_item`, the conversation may hold items that the gateway does not know."""
         return None if last_item is None else {"last_item": last_item}
 

@@ -47,7 +47,7 @@ class ConversationAdapter(ResponsesService):
                 yield event
 
     async def _make_conversation(self) -> str:
-        match await self._http.request_json("POST", f"{self._base_url}/{CONVERSATIONS}", {}):
+        match await self._http.request_json("POST", self._address_of(CONVERSATIONS).link(CONVERSATIONS), {}):
             case {"id": str(name)} if name:
                 return name
             case None:
@@ -70,7 +70,7 @@ class ConversationAdapter(ResponsesService):
 
     async def _newest(self, handle: str) -> tuple[list[Json], bool]:
         """Returns the newest items, the newest first, and whether they are all items. Raises: AdapterError."""
-        url = f"{self._address(CONVERSATIONS, handle)}/items?order=desc&limit={PAGE_SIZE}"
+        url = self._address(CONVERSATIONS, handle, "/items", f"order=desc&limit={PAGE_SIZE}")
         match await self._http.request_json("GET", url, handle=handle):
             case {"data": [*items], **rest} if all(isinstance(item, dict) for item in items):
                 return items, rest.get("has_more") is False

@@ -2,6 +2,7 @@
 all of them use."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 from urllib.parse import quote
 
@@ -9,10 +10,12 @@ import msgspec
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from adapters.http.client import EventStream
+from adapters.openai.failures import OpenAIFailures
 from adapters.openai.responses.continuation import Continuation
 from adapters.openai.responses.request import answered_calls, encode_input, encode_tool
 from adapters.openai.responses.stream import ResponseParser
-from adapters.openai.service import PROMPT, OpenAIService, OpenAISettings
+from adapters.openai.responses.wire import SESSION
+from adapters.openai.service import PROMPT, OpenAIService, OpenAISettings, ServiceAddress
 from gateway.a2a.model import Json
 from gateway.config.agents import HistoryConfig, check_window
 from gateway.config.settings import Count
@@ -149,6 +152,13 @@ class ResponsesSettings(OpenAISettings):
             background=self.background or None,
         )
 
+    @property
+    def wire(self) -> "ResponsesWire":
+        failures = OpenAIFailures(self.secrets())
+        return ResponsesWire(
+            self.address, self.fields, failures, self.owner, self.model, self.verify_chain, self.repeatable
+        )
+
     def secrets(self) -> Iterator[str]:
         yield from super().secrets()
         for tool in self.tools:
@@ -157,16 +167,34 @@ class ResponsesSettings(OpenAISettings):
             yield from (value for value in (tool.get("authorization"), *values) if isinstance(value, str))
 
 
+@dataclass(frozen=True, slots=True)
+class ResponsesWire:
+    """How the adapters talk to one service. `model` is None where the service chooses. `conversations` is the address of its
+    conversations, where it is another. Without `declares_tools` no request names the tools of the gateway."""
+
+    address: ServiceAddress
+    fields: dict[str, Json]
+    failures: OpenAIFailures
+    owner: StorageOwner = StorageOwner.BACKEND
+    model: str | None = None
+    verify_chain: bool = True
+    repeatable: bool = True
+    conversations: ServiceAddress | None = None
+    declares_tools: bool = True
+
+
 class ResponsesService(OpenAIService):
     """The base class of the adapters. A handle without a known prefix is the id of an object of the kind `kept`."""
 
     kept = RESPONSES
 
-    def __init__(self, settings: ResponsesSettings) -> None:
-        super().__init__(settings, RESPONSES, settings.fields, encode_tool, settings.secrets())
+    def __init__(self, wire: ResponsesWire) -> None:
+        super().__init__(wire.address, RESPONSES, wire.fields, encode_tool, wire.failures)
+        self._wire = wire
 
     def _respond(self, request: ServiceRequest, continuation: Continuation) -> AsyncGenerator[AdapterEvent, None]:
-        body = self._offer.fields(request.tools) | {"input": encode_input(request.items)} | continuation.fields
+        offered = self._offer.fields(request.tools if self._wire.declares_tools else ())
+        body = offered | {"input": encode_input(request.items)} | continuation.fields | _session(request.state)
         opening = self._http.stream(self._url, msgspec.json.encode(body), handle=continuation.handle)
         return self._events(opening, self._parser(continuation, request.items))
 
@@ -218,21 +246,22 @@ class ResponsesService(OpenAIService):
     async def _forget_items(self, handle: str) -> None:
         """Deletes the items of a conversation, which the deletion of the conversation itself does not delete (source:
         OpenAI's API reference). A service may have no endpoint for items; then its refusal is ignored."""
-        url = f"{self._address(CONVERSATIONS, handle)}/items"
         try:
-            for name in await self._item_ids(url, handle):
-                await self._http.request_json("DELETE", f"{url}/{quote(name, safe='')}", handle=handle)
+            for name in await self._item_ids(handle):
+                url = self._address(CONVERSATIONS, handle, f"/items/{quote(name, safe='')}")
+                await self._http.request_json("DELETE", url, handle=handle)
         except AdapterError as error:
             if error.kind not in (ErrorClass.NOT_SERVED, ErrorClass.REJECTED):
                 raise
 
-    async def _item_ids(self, url: str, handle: str) -> list[str]:
+    async def _item_ids(self, handle: str) -> list[str]:
         """The ids of all items. All pages are read before the first deletion, because the next page is requested by the
         last item of the page before it, and that item must still exist."""
         names: dict[str, None] = {}
         after = ""
         while True:
-            match await self._http.request_json("GET", f"{url}?order=asc&limit={PAGE_SIZE}{after}", handle=handle):
+            url = self._address(CONVERSATIONS, handle, "/items", f"order=asc&limit={PAGE_SIZE}{after}")
+            match await self._http.request_json("GET", url, handle=handle):
                 case {"data": [{"id": str()}, *_] as items, **rest}:
                     page = dict.fromkeys(str(item["id"]) for item in items if isinstance(item, dict) and "id" in item)
                 case _:
@@ -242,8 +271,15 @@ class ResponsesService(OpenAIService):
             names |= page
             after = f"&after={quote(next(reversed(page)), safe='')}"
 
-    def _address(self, kind: str, handle: str) -> str:
-        return f"{self._base_url}/{kind}/{quote(handle, safe='')}"
+    def _address(self, kind: str, handle: str, path: str = "", query: str = "") -> str:
+        return self._address_of(kind).link(f"{kind}/{quote(handle, safe='')}{path}", query)
+
+    def _address_of(self, kind: str) -> ServiceAddress:
+        return self._wire.conversations or self._service if kind is CONVERSATIONS else self._service
+
+    async def _lists_model(self) -> bool | None:
+        """As `_lists`, of the model of the settings. None also where the service chooses."""
+        return None if self._wire.model is None else await self._lists(self._wire.model)
 
     async def _probe_handle(self, continuation: Continuation) -> str | None:
         """Requests a response that the service does not store. Returns its handle at the first output."""
@@ -260,3 +296,9 @@ class ResponsesService(OpenAIService):
                 raise
             return True if error.kind is ErrorClass.HANDLE_NOT_FOUND else None
         return False
+
+
+def _session(state: Json) -> dict[str, Json]:
+    """The field that keeps a hosted agent in its sandbox; another one is made for a request without it."""
+    session = state.get(SESSION) if isinstance(state, dict) else None
+    return {} if session is None else {SESSION: session}

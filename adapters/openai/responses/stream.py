@@ -155,7 +155,7 @@ class ResponseParser:
             self._continuation.handle_of(response) or (response.id if response.store else None),
             usage=response.usage,
             finish=finish,
-            state=self._continuation.state(self._last_item),
+            state=_state(self._continuation.state(self._last_item), response.agent_session_id),
             stored=response.store,
         )
         return (*events, completed)
@@ -321,3 +321,8 @@ class ResponseParser:
         "response.cancelled": _closed,
         "error": _failed,
     }
+
+
+def _state(state: dict[str, Json] | None, session: str | None) -> Json:
+    """None where there is nothing to keep."""
+    return state if session is None else {**(state or {}), wire.SESSION: session}

@@ -182,7 +182,12 @@ class _Incomplete(msgspec.Struct):
     reason: str | None = None
 
 
+SESSION = "agent_session_id"
+"""The sandbox of a hosted agent of Foundry."""
+
+
 class Response(Echo):
+    agent_session_id: str | None = None
     status: str | None = None
     store: bool | None = None
     usage: Json = None

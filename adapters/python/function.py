@@ -13,8 +13,17 @@ import structlog
 from adapters.python.agent_call import AgentService, PythonSettings, encoded
 from adapters.python.calls import CallFailed
 from adapters.python.host import host_of
+from adapters.python.targets import SHORTHAND
 from gateway.foundation.clock import Clock
-from gateway.ports.adapter import AdapterError, AdapterEvent, AdapterFactory, CallStarted, ErrorClass, ServiceRequest
+from gateway.ports.adapter import (
+    AdapterError,
+    AdapterEvent,
+    AdapterFactory,
+    CallStarted,
+    ErrorClass,
+    ServiceRequest,
+    StateKind,
+)
 from gateway.ports.capabilities import ProbeReport
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
@@ -73,6 +82,9 @@ def _adapter_errors() -> Iterator[None]:
 factory = AdapterFactory(
     settings=PythonSettings,
     build=PythonFunction,
+    summary="A function in Python, in the gateway or in a process of its own",
+    states=(StateKind(StorageOwner.GATEWAY, HandleKind.NONE, PythonFunction),),
+    shorthand=SHORTHAND,
     direct_replies=lambda settings: settings.direct_replies,
     tools=False,
 )

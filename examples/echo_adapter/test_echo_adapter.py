@@ -54,6 +54,7 @@ class EchoService:
 
 
 class TestEcho(AdapterSuite):
+    factory = factory
     secret = "canary-key"
 
     @pytest.fixture

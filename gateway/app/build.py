@@ -111,7 +111,7 @@ def build_agent(
             output_modes=factory.output_modes,
             provider=config.cards.provider,
             tool_calls=_showing(agent.tool_calls),
-            approvals=any(rule.ask for rule in agent.approvals) or factory.approvals(agent.settings),
+            approvals=any(rule.ask for rule in agent.approvals) or factory.asks(agent.settings),
             client_tools=factory.tools,
             push_notifications=config.push.enabled,
             api_keys=config.auth.api_keys.enabled,

@@ -1,7 +1,7 @@
 """The commands: names, options, help.
 
 Law: imports nothing but typer; a command imports what it needs when it runs, so that help is quick and needs no database,
-server or client.
+server or client. Only the help of `serve` asks the adapters, for their targets.
 """
 
 import sys
@@ -58,23 +58,28 @@ def root(
     """The options of all commands."""
 
 
+def _targets() -> list[str]:
+    with hidden("rich"):
+        from gateway.cli.serve.targets import target_lines
+        from gateway.config.plugins import Registry
+
+    return target_lines(Registry().adapters())
+
+
 @commands.command(
     "serve",
     "OPENAI_API_KEY=sk-... a2a-gateway serve openai:gpt-5.5",
     "a2a-gateway serve ollama:llama3.3 mine=python:./my_agent.py:reply",
     "a2a-gateway serve chat:http://localhost:8000/v1#llama3.3 --save gateway.yaml",
     "a2a-gateway serve -c gateway.yaml --port 9000",
+    told=_targets,
 )
 def serve(options: parameters.ServeOptions) -> None:
     """Run the gateway on a configuration file, or on targets.
 
     \b
     A target is one agent:
-      openai:MODEL            OpenAI; the key is in OPENAI_API_KEY
-      ollama:MODEL            Ollama on this machine
-      chat:URL#MODEL          any Chat Completions server: vLLM, LM Studio, llama.cpp
-      python:./file.py:name   a function of yours; python:module:name
-      name=TARGET             one of these under a name of its own
+      ...
 
     Everything else is in the configuration file. SIGHUP reads it again; SIGTERM and Ctrl-C let running turns end.
     """
@@ -136,6 +141,24 @@ def check(
         from gateway.cli.serve.check import check_file
 
     check_file(file, live=live, show=show)
+
+
+@commands.command("backends", "a2a-gateway backends", "a2a-gateway backends --json | jq '.backends[].type'")
+def backends(output: parameters.Listing = Output.text) -> None:
+    """List the types of agents that are installed.
+
+    \b
+    For each type, a line for every way in which it keeps conversations, and what it can do then:
+      backend, rotating    the service keeps them, under an id that changes with every answer
+      backend, static      the service keeps them, under one id
+      gateway              the gateway keeps them, and sends them whole
+
+    A setting that chooses the way stands in brackets. No service is asked. What cannot be used is listed with the reason.
+    """
+    with hidden("rich"):
+        from gateway.cli.serve.backends import print_backends
+
+    print_backends(output)
 
 
 @commands.command("schema", "a2a-gateway schema > gateway.schema.json")

@@ -1,6 +1,8 @@
 """Plug-ins by entry-point name: adapters by the `type` of an agent, tool sources by their own `type`, ledgers by the scheme of
 a storage URL. Law: a plug-in is loaded at its first use."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -19,8 +21,22 @@ _GROUPS = {"agents": ADAPTERS, "tools": TOOLS}
 F = TypeVar("F")
 
 
+@dataclass(frozen=True, slots=True)
+class InstalledAdapter:
+    """A type of agents, and the package that brings it, with its version; `problem` says why it cannot be used."""
+
+    type: str
+    package: str
+    factory: AnyAdapterFactory | None
+    problem: str | None = None
+
+
 class Registry:
     """The installed plug-ins."""
+
+    def adapters(self) -> tuple[InstalledAdapter, ...]:
+        """All of them, by type. This imports the module of each."""
+        return tuple(_installed_adapter(kind) for kind in self.known("agents"))
 
     def known(self, section: str) -> tuple[str, ...]:
         """The types that the section `agents` or `tools` of the file may name."""
@@ -52,7 +68,7 @@ class Registry:
 
     def factory(self, kind: str) -> AnyAdapterFactory:
         """Raises: ValueError for an unknown type or a plug-in that cannot be used."""
-        return _plug_in(ADAPTERS, kind, AdapterFactory)
+        return _adapter_factory(kind)
 
     def tool_factory(self, kind: str) -> AnyToolFactory:
         """Raises: as `factory`."""
@@ -65,6 +81,18 @@ class Registry:
     def ledger(self, url: str) -> LedgerFactory:
         """Raises: ValueError for a URL that no plug-in serves."""
         return _plug_in(LEDGERS, url.partition(":")[0], LedgerFactory)
+
+
+def _adapter_factory(kind: str) -> AnyAdapterFactory:
+    return _plug_in(ADAPTERS, kind, AdapterFactory)
+
+
+def _installed_adapter(kind: str) -> InstalledAdapter:
+    packages = _packages(_entries(ADAPTERS)[kind])
+    try:
+        return InstalledAdapter(kind, packages, _adapter_factory(kind))
+    except ValueError as error:
+        return InstalledAdapter(kind, packages, None, str(error))
 
 
 @cache
@@ -88,8 +116,7 @@ def _plug_in(group: str, name: str, kind: type[F]) -> F:
         case (entry,):
             loaded = _load(entry)
         case several:
-            packages = ", ".join(sorted(map(_package, several)))
-            raise ValueError(f"several packages bring a plug-in {name!r}: {packages}; keep one of them")
+            raise ValueError(f"several packages bring a plug-in {name!r}: {_packages(several)}; keep one of them")
     if isinstance(loaded, kind):
         return loaded
     where = f"the plug-in {name!r} (entry point {entry.value} of {_package(entry)})"
@@ -106,6 +133,10 @@ def _load(entry: EntryPoint) -> object:
         return entry.load()
     except Exception as error:  # noqa: BLE001  # a module of a third party may raise anything
         return error
+
+
+def _packages(entries: Iterable[EntryPoint]) -> str:
+    return ", ".join(sorted(map(_package, entries)))
 
 
 def _package(entry: EntryPoint) -> str:

@@ -9,7 +9,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from gateway.a2a.model import Artifact, Json, Message, Part
-from gateway.ports.conversation import Item, OpaqueItem, Ownership, ReasoningItem, StorageOwner
+from gateway.ports.conversation import HandleKind, Item, OpaqueItem, Ownership, ReasoningItem, StorageOwner
+from gateway.ports.targets import Shorthand
 from gateway.ports.tools import ToolDeclaration
 
 
@@ -356,24 +357,45 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
+class StateKind:
+    """One way in which agents of a type keep their conversations. Its adapters are of the class `adapter`, whose optional
+    abilities are read off it. `setting` is the setting that chooses it, as `conversation: true`; empty for the default."""
+
+    owner: StorageOwner
+    handle: HandleKind
+    adapter: type[Adapter]
+    setting: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class AdapterFactory(Generic[S]):
     """A type of agents. An entry point of the group `a2a_gateway.adapters` names one factory.
 
     `settings` is a pydantic model (frozen, extra keys forbidden) of the agent's own keys. `build` makes the adapter
-    without network and raises ValueError for contradictory settings. `input_modes` and `output_modes` are the media
-    types for a card that names none. `direct_replies` says whether the given settings let the agent answer with a
-    message without a task, `approvals` whether they let the service ask before it runs a tool of its own. If `tools` is
-    false, the adapter ignores the tools of a request, and tools of an agent of this type are an error of the
-    configuration.
+    without network and raises ValueError for contradictory settings. `summary` names the service in one line. `states` are
+    all kinds of state that an adapter of this type may have. `shorthand` are the targets of `serve` that stand for such an
+    agent, where there are any. `input_modes` and `output_modes` are the media types for a card that names none.
+    `direct_replies` says whether the given settings let the agent answer with a message without a task, `approvals` whether
+    they let the service ask before it runs a tool of its own; None stands for never. If `tools` is false, the adapter ignores
+    the tools of a request, and tools of an agent of this type are an error of the configuration. If `streaming` is false,
+    an answer comes in one piece.
     """
 
     settings: type[S]
     build: Callable[[S], Adapter]
+    summary: str
+    states: tuple[StateKind, ...]
+    shorthand: Shorthand | None = None
     input_modes: tuple[str, ...] = ("text/plain", "application/json")
     output_modes: tuple[str, ...] = ("text/plain", "application/json")
     direct_replies: Callable[[S], bool] = field(default=lambda _settings: False)
-    approvals: Callable[[S], bool] = field(default=lambda _settings: False)
+    approvals: Callable[[S], bool] | None = None
     tools: bool = True
+    streaming: bool = True
+
+    def asks(self, settings: S) -> bool:
+        """Whether these settings let the service ask before it runs a tool of its own."""
+        return self.approvals is not None and self.approvals(settings)
 
 
 AnyAdapterFactory = AdapterFactory[Any]

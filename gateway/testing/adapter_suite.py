@@ -9,7 +9,7 @@ import json
 import socket
 from collections.abc import AsyncGenerator
 from collections.abc import Set as AbstractSet
-from typing import NoReturn, get_args
+from typing import ClassVar, NoReturn, get_args
 
 import pytest
 
@@ -51,6 +51,9 @@ class AdapterSuite(ToolTests, RunTests):
 
     Required: `adapter` and `backend_answers`. The tests of any other missing hook are skipped, and the skip names the hook.
     """
+
+    factory: ClassVar[port.AnyAdapterFactory | None] = None
+    """The factory that makes such adapters."""
 
     secret: str | None = None
     """The adapter's API key."""
@@ -123,6 +126,15 @@ class AdapterSuite(ToolTests, RunTests):
         require(isinstance(declared, Ownership), otherwise)
         await collect(adapter, request("Hi"))
         require(adapter.ownership == declared, f"ownership was {declared!r} and is {adapter.ownership!r} after a call")
+
+    async def test_the_adapter_keeps_conversations_in_a_way_that_its_factory_declares(
+        self, adapter: port.Adapter
+    ) -> None:
+        if self.factory is None:
+            skip("factory")
+        ways = {(state.owner, state.handle, state.adapter) for state in self.factory.states}
+        way = (adapter.ownership.owner, adapter.ownership.handle, type(adapter))
+        require(way in ways, f"the adapter is {way!r}, and `states` of its factory are {ways!r}")
 
     # --- a plain message
 

@@ -48,7 +48,12 @@ class _Newer(PythonFunction):
 
 
 factory = AdapterFactory(
-    settings=PythonSettings, build=_Newer, direct_replies=lambda settings: settings.direct_replies, tools=False
+    settings=PythonSettings,
+    build=_Newer,
+    summary="A function in Python",
+    states=(StateKind(StorageOwner.GATEWAY, HandleKind.NONE, _Newer),),
+    direct_replies=lambda settings: settings.direct_replies,
+    tools=False,
 )
 """
 

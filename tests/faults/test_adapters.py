@@ -143,7 +143,7 @@ class _Plugins(Registry):
         return _Settings
 
     def factory(self, adapter_type: str) -> AnyAdapterFactory:
-        factory: AdapterFactory[Any] = AdapterFactory(_Settings, lambda _: _Adapter())
+        factory: AdapterFactory[Any] = AdapterFactory(_Settings, lambda _: _Adapter(), "", ())
         return factory
 
 

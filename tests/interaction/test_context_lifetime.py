@@ -39,7 +39,7 @@ class _Plugins(Registry):
         return _Settings
 
     def factory(self, adapter_type: str) -> AnyAdapterFactory:
-        factory: AdapterFactory[Any] = AdapterFactory(_Settings, lambda _: self._adapter)
+        factory: AdapterFactory[Any] = AdapterFactory(_Settings, lambda _: self._adapter, "", ())
         return factory
 
 

@@ -30,10 +30,11 @@ def test_every_section_and_every_type_has_its_table() -> None:
 
 def test_a_row_says_what_to_write_what_it_is_otherwise_and_why() -> None:
     rows = set(reference().splitlines())
+    types = ", ".join(f"`{name}`" for name in Registry().known("agents"))
     for row in (
         "| `shutdown_grace` | duration | `30s` | How long running turns may take to end after SIGTERM. |",
         "| `port` | whole number, 0 to 65535 | `8080` | Port to listen on; 0 lets the system choose one. |",
-        "| `type` | `openai-chat`, `openai-responses`, `python` | required | Kind of backend: the name of an adapter. |",
+        f"| `type` | {types} | required | Kind of backend: the name of an adapter. |",
         "| `card.skills[].tags` | list of text | required | Keywords, at least one. |",
         "| `api_key` | secret |  | Sent as a bearer token; none is sent when it is not given. |",
         "| `instructions` | text or `{file: path}` |  | What the model is told before every conversation. |",

@@ -84,7 +84,7 @@ class _Strangers(Registry):
     """A foreign agent type that does not read `history` itself."""
 
     def factory(self, _: str) -> Any:
-        return AdapterFactory(settings=Settings, build=lambda _: ScriptedAdapter(BR))
+        return AdapterFactory(settings=Settings, build=lambda _: ScriptedAdapter(BR), summary="", states=())
 
 
 def test_30_a_type_that_does_not_look_at_it_is_no_way_around() -> None:

@@ -11,13 +11,14 @@ from pydantic import Field, field_validator, model_validator
 
 from adapters.openai.chat.messages import encode_messages, encode_tool
 from adapters.openai.chat.stream import CompletionParser
+from adapters.openai.chat.targets import SHORTHAND
 from adapters.openai.encoding import tool_names
 from adapters.openai.failures import OpenAIFailures
 from adapters.openai.service import PROMPT, OpenAIService, OpenAISettings
 from gateway.a2a.model import Json
 from gateway.config.agents import HistoryConfig
 from gateway.config.settings import Count
-from gateway.ports.adapter import AdapterError, AdapterEvent, AdapterFactory, CallStarted, ServiceRequest
+from gateway.ports.adapter import AdapterError, AdapterEvent, AdapterFactory, CallStarted, ServiceRequest, StateKind
 from gateway.ports.capabilities import ProbeReport
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
@@ -109,6 +110,9 @@ class ChatAdapter(OpenAIService):
 factory = AdapterFactory(
     settings=ChatSettings,
     build=ChatAdapter,
+    summary="Chat Completions: OpenAI, Ollama, vLLM, llama.cpp, LM Studio and other servers",
+    states=(StateKind(StorageOwner.GATEWAY, HandleKind.NONE, ChatAdapter),),
+    shorthand=SHORTHAND,
     input_modes=("text/plain", "text/*", "application/json", "application/*", "image/*", "audio/*"),
     output_modes=("text/plain",),
 )

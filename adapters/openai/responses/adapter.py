@@ -8,8 +8,9 @@ from adapters.openai.responses.background import BackgroundService
 from adapters.openai.responses.continuation import Chain, check_response_id, unknown_handle
 from adapters.openai.responses.conversation import BackgroundConversation, ConversationAdapter
 from adapters.openai.responses.service import ResponsesService, ResponsesSettings, ResponsesWire
+from adapters.openai.responses.targets import SHORTHAND
 from gateway.a2a.model import Message
-from gateway.ports.adapter import AdapterEvent, AdapterFactory, ServiceRequest
+from gateway.ports.adapter import AdapterEvent, AdapterFactory, ServiceRequest, StateKind
 from gateway.ports.capabilities import Fetched, Ongoing, ProbeReport
 from gateway.ports.conversation import HandleKind, Item, Ownership, StorageOwner
 
@@ -80,6 +81,17 @@ def build(settings: ResponsesSettings) -> ResponsesAdapter | ConversationAdapter
 factory = AdapterFactory(
     settings=ResponsesSettings,
     build=build,
+    summary="Responses: OpenAI, Azure OpenAI, Microsoft Foundry, OGX and other servers",
+    states=(
+        StateKind(StorageOwner.BACKEND, HandleKind.ROTATING, ResponsesAdapter),
+        StateKind(StorageOwner.BACKEND, HandleKind.ROTATING, BackgroundAdapter, "background: true"),
+        StateKind(StorageOwner.BACKEND, HandleKind.STATIC, ConversationAdapter, "conversation: true"),
+        StateKind(
+            StorageOwner.BACKEND, HandleKind.STATIC, BackgroundConversation, "conversation: true, background: true"
+        ),
+        StateKind(StorageOwner.GATEWAY, HandleKind.NONE, ResponsesAdapter, "history: {owner: gateway}"),
+    ),
+    shorthand=SHORTHAND,
     input_modes=("text/plain", "text/*", "application/json", "application/*", "image/*"),
     output_modes=("text/plain", "image/png"),
     approvals=lambda settings: settings.asks,

@@ -2,15 +2,19 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from typing import Annotated, Any, TypeAlias
 
 import typer
+from typer.core import TyperCommand
 
 from gateway.cli.console.output import ExitCode, Output, Stop
 
 Command: TypeAlias = Callable[..., int | None]
+Told: TypeAlias = Callable[[], Sequence[str]]
+_TOLD = "..."
 
 
 class CommandGroup:
@@ -24,11 +28,14 @@ class CommandGroup:
         )
         self._shown: list[str] = []
 
-    def command(self, name: str, *lines: str) -> Callable[[Command], Command]:
-        """Registers a function with these examples."""
+    def command(self, name: str, *lines: str, told: Told | None = None) -> Callable[[Command], Command]:
+        """Registers a function with these examples. The lines of `told` stand where its docstring has the line `...`; they are
+        made when somebody asks for the help."""
 
         def register(command: Command) -> Command:
-            self.app.command(name, epilog=examples(*lines))(_expanded(command))
+            self.app.command(name, epilog=examples(*lines), cls=_telling(told) if told is not None else TyperCommand)(
+                _expanded(command)
+            )
             return command
 
         self.commands.append(name)
@@ -37,6 +44,16 @@ class CommandGroup:
 
     def add(self, group: "CommandGroup") -> None:
         self.app.add_typer(group.app, epilog=examples(*group._shown))
+
+
+def _telling(told: Told) -> type[TyperCommand]:
+    class Telling(TyperCommand):
+        def format_help_text(self, ctx: Any, formatter: Any) -> None:
+            place = re.compile(rf"^( *){re.escape(_TOLD)}$", re.MULTILINE)
+            self.help = place.sub(lambda found: "\n".join(found[1] + line for line in told()), self.help or "")
+            super().format_help_text(ctx, formatter)
+
+    return Telling
 
 
 def examples(*lines: str) -> str:

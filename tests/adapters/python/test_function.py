@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adapters.python.function import PythonFunction
+from adapters.python.function import PythonFunction, factory
 from gateway.a2a.model import Artifact as ModelArtifact
 from gateway.a2a.model import Part
 from gateway.agent import Artifact, AuthRequired, InputRequired, Reject, Status, ToolCall, ToolResult, Turn
@@ -40,6 +40,7 @@ def plain(text: str) -> str:
 class TestConformance(AdapterSuite):
     """The function is the backend: it follows its settings, and records its turns."""
 
+    factory = factory
     script: Callable[[Turn], AsyncGenerator[Any, None]]
 
     @pytest.fixture

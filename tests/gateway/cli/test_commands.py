@@ -11,7 +11,7 @@ from gateway.cli.commands import app
 from tests.gateway.cli.conftest import Call
 
 COMMANDS = (
-    "serve", "demo", "init", "check", "schema", "card", "send", "stream", "chat", "health", "backup",
+    "serve", "demo", "init", "check", "backends", "schema", "card", "send", "stream", "chat", "health", "backup",
     "restore", "version", "agents", "tasks", "contexts", "push", "keys",
 )  # fmt: skip
 

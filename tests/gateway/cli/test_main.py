@@ -186,7 +186,7 @@ async def test_a_wrong_command_line_says_what_where_and_what_next(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["serve", "--help"], ["stream", "-h"], ["version"], ["chat", "-h"], ["tasks", "list", "-h"]],
+    [["--help"], ["check", "--help"], ["stream", "-h"], ["version"], ["chat", "-h"], ["tasks", "list", "-h"]],
 )
 def test_help_imports_neither_database_nor_server_nor_client(arguments: list[str]) -> None:
     ended = subprocess.run(

@@ -1,8 +1,5 @@
 """Plug-ins are found by name and loaded once; an unusable one is reported in plain words, with its package."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,7 @@ from gateway.config.plugins import Registry
 from gateway.ledger.port import LedgerFactory
 from gateway.ports.adapter import AdapterFactory
 from gateway.ports.tools import ToolFactory
+from tests.support.installed import install, run
 
 
 def test_the_types_are_those_of_the_installed_entry_points() -> None:
@@ -75,24 +73,10 @@ TOLD = {
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """A folder of installed packages with every fault of a plug-in, and a file with an agent for each."""
-    for name, source in MODULES.items():
-        (tmp_path / f"{name}.py").write_text(source)
-    for package, entries in PACKAGES.items():
-        info = tmp_path / f"{package.replace('-', '_')}-1.2.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.2\n")
-        lines = (f"{name} = {value}\n" for name, value in entries.items())
-        (info / "entry_points.txt").write_text(f"[a2a_gateway.adapters]\n{''.join(lines)}")
+    install(tmp_path, PACKAGES, MODULES)
     agents = "".join(f"  {name}:\n    type: {name}\n    secret: 1\n" for name in TOLD)
     (tmp_path / "gateway.yaml").write_text(f"version: 1\nserver: {{port: 0}}\nagents:\n{agents}")
     return tmp_path
-
-
-def run(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A separate process, because the installed packages are read once."""
-    environment = os.environ | {"PYTHONPATH": str(site)}
-    command = [sys.executable, "-m", "gateway", *arguments]
-    return subprocess.run(command, cwd=site, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.parametrize("command", ["check", "serve"])

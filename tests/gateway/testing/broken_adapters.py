@@ -198,6 +198,10 @@ class _Rewrites(Right):
                     yield other
 
 
+class IsNotWhatItsFactoryDeclares(Right):
+    pass
+
+
 class CompletesTwice(_Rewrites):
     def rewrite(self, event: AdapterEvent, request: ServiceRequest) -> tuple[Any, ...]:
         return (event, event) if isinstance(event, CallCompleted) else (event,)

@@ -22,8 +22,8 @@ def test_the_page_shows_each_file_of_the_example_as_it_is(name: str) -> None:
     assert f"```{language}\n{(EXAMPLE / name).read_text()}```\n" in PAGE.read_text()
 
 
-def test_the_example_is_an_adapter_in_less_than_100_lines() -> None:
-    assert len((EXAMPLE / "echo_adapter.py").read_text().splitlines()) < 100
+def test_the_example_is_an_adapter_in_less_than_120_lines() -> None:
+    assert len((EXAMPLE / "echo_adapter.py").read_text().splitlines()) < 120
 
 
 def test_the_entry_point_of_the_example_names_a_factory(monkeypatch: pytest.MonkeyPatch) -> None:

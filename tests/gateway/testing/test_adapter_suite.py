@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.ports.adapter import Adapter
+from gateway.ports.adapter import Adapter, AdapterFactory, StateKind
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 from gateway.ports.tools import ToolDeclaration
 from gateway.testing import adapter_scripts
@@ -26,6 +26,16 @@ STATIC = Ownership(StorageOwner.BACKEND, HandleKind.STATIC)
 class Drives(AdapterSuite):
     """All hooks, for the backend in this process."""
 
+    factory = AdapterFactory(
+        dict,  # never read
+        lambda _: Right(Backend(), GATEWAY),
+        "a backend in this process",
+        tuple(
+            StateKind(each.owner, each.handle, kind)
+            for each in (GATEWAY, ROTATING, STATIC)
+            for kind in (Right, broken_run_adapters.Continues)
+        ),
+    )
     secret = SECRET
     owner = GATEWAY
     backend: Backend
@@ -117,6 +127,7 @@ class TestRightWithRunsThatGoOn(TestRightWithResponsesThatGoOn):
 TESTS = frozenset(name for name in dir(AdapterSuite) if name.startswith("test_"))
 
 OWNERSHIP = "test_ownership_is_declared_without_network_and_stays_the_same"
+DECLARED = "test_the_adapter_keeps_conversations_in_a_way_that_its_factory_declares"
 PLAIN = "test_a_plain_message_ends_with_exactly_one_completed_call_as_the_last_event"
 SECOND = "test_the_second_call_sends_its_items_and_nothing_else"
 CLOSING = "test_closing_in_the_middle_of_an_answer_releases_the_connection"
@@ -132,6 +143,7 @@ TOOL_ID = "test_a_tool_call_keeps_its_id_and_its_name"
 WRONG: list[tuple[type[Right], Ownership, set[str]]] = [
     (broken.OwnershipAsksTheNetwork, GATEWAY, {OWNERSHIP}),
     (broken.OwnershipChanges, GATEWAY, {OWNERSHIP}),
+    (broken.IsNotWhatItsFactoryDeclares, GATEWAY, {DECLARED}),
     (broken.CompletesTwice, GATEWAY, {PLAIN}),
     (broken.GoesOnAfterTheEnd, GATEWAY, {PLAIN}),
     (broken.NeverCompletes, GATEWAY, {PLAIN}),
@@ -225,7 +237,7 @@ async def test_what_a_test_cannot_do_without_a_hook_is_skipped_with_the_name_of_
     suite.backend = Backend()
     outcome = await verdict(test, suite, Right(suite.backend, STATIC))
     assert outcome == "passed" or re.fullmatch(
-        r"skipped: give your test class `(secret|backend_\w+)` and this is tested|skipped: the storage owner is backend"
+        r"skipped: give your test class `(factory|secret|backend_\w+)` and this is tested|skipped: the storage owner is backend"
         r"|skipped: the adapter has no Can\w+( or Can\w+)*",
         outcome,
     )

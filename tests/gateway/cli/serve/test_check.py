@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
+from gateway.config.plugins import Registry
 from tests.gateway.cli.conftest import Call
 
 GOOD = """\
@@ -103,7 +104,7 @@ def test_a_variable_that_names_no_authorities_is_a_problem(
 
 
 AGENT = "  a: {type: openai-chat, model: m}\n"
-TYPES = "openai-chat, openai-responses, python"
+TYPES = ", ".join(Registry().known("agents"))
 WRONG = {
     "nothing in it": (
         "",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config.plugins import Registry
 from tests.a2a_client import a2a_http
 from tests.gateway.cli.served import answer, serving
 
@@ -65,7 +66,7 @@ async def test_at_sighup_the_file_is_read_again(file: Path, tmp_path: Path) -> N
         assert problems == {
             (
                 f"{file}:3:16: agents.echo.type: unknown type 'pyton'; did you mean 'python'? "
-                "Known types: openai-chat, openai-responses, python"
+                f"Known types: {', '.join(Registry().known('agents'))}"
             ),
             f"{file}:4:17: limits.parts: must be at least 1, not 0",
         }

@@ -1,27 +1,45 @@
-"""Targets: the file of each shorthand, and the errors of a wrong one."""
+"""Targets: the agent of each, the file that says the same, and the errors of a wrong one."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway.cli.console.output import ExitCode, Stop
-from gateway.cli.serve.sources import Settings, configuration, read_targets
+from gateway.cli.serve.targets import Agents, configuration, read_targets, target_lines
+from gateway.config.plugins import InstalledAdapter, Registry
+from gateway.ports.adapter import AdapterFactory
+from gateway.ports.targets import EnvironmentValue, Shorthand, Target, TargetAgent, TargetForm, TargetProblem
 
 FOLDER = Path("/srv/gateway")
 KEY = {"OPENAI_API_KEY": "sk-secret"}
-FORMS = "openai:MODEL, ollama:MODEL, chat:URL#MODEL, python:./file.py:name, python:module:name"
+INSTALLED = Registry().adapters()
+FORMS = sorted(
+    form.text
+    for adapter in INSTALLED
+    if adapter.factory is not None and adapter.factory.shorthand is not None
+    for form in adapter.factory.shorthand.forms
+)
 
 
-def read(*words: str, env: dict[str, str] | None = None) -> dict[str, Settings]:
-    return read_targets(words, KEY if env is None else env, FOLDER)
+def read(
+    *words: str,
+    env: dict[str, str] | None = None,
+    folder: Path = FOLDER,
+    adapters: Sequence[InstalledAdapter] = INSTALLED,
+) -> Agents:
+    return read_targets(words, KEY if env is None else env, Path.cwd(), folder, adapters)
 
 
-def agent(name: str, kind: str, settings: Settings) -> dict[str, Settings]:
+def agent(name: str, kind: str, settings: dict[str, Any]) -> Agents:
     return {name: {"type": kind, **settings}}
 
 
 MEANINGS = {
-    "openai:gpt-5.5": agent("gpt-5-5", "openai-responses", {"model": "gpt-5.5", "api_key": "${OPENAI_API_KEY}"}),
+    "openai:gpt-5.5": agent(
+        "gpt-5-5", "openai-responses", {"model": "gpt-5.5", "api_key": EnvironmentValue("OPENAI_API_KEY")}
+    ),
     "ollama:llama3.3:70b": agent(
         "llama3-3-70b", "openai-chat", {"model": "llama3.3:70b", "base_url": "http://localhost:11434/v1"}
     ),
@@ -37,12 +55,12 @@ MEANINGS = {
         "notes", "openai-chat", {"model": "llama3.3", "base_url": "http://localhost:11434/v1"}
     ),
     "a=ollama:b=c": agent("a", "openai-chat", {"model": "b=c", "base_url": "http://localhost:11434/v1"}),
-    "ollama:${HOME}": agent("home", "openai-chat", {"model": "$${HOME}", "base_url": "http://localhost:11434/v1"}),
+    "ollama:${HOME}": agent("home", "openai-chat", {"model": "${HOME}", "base_url": "http://localhost:11434/v1"}),
 }
 
 
 @pytest.mark.parametrize(("text", "target"), MEANINGS.items())
-def test_a_target_stands_for_an_agent(text: str, target: dict[str, Settings]) -> None:
+def test_a_target_stands_for_an_agent(text: str, target: Agents) -> None:
     assert read(text) == target
 
 
@@ -52,11 +70,11 @@ def test_a_file_of_python_is_named_from_the_folder_of_the_configuration(
     monkeypatch.chdir(tmp_path)
     for folder, ref in ((tmp_path, "./my.py:f"), (tmp_path / "conf", "../my.py:f")):
         for file in ("./my.py", "my.py"):
-            assert read_targets([f"python:{file}:f"], {}, folder)["my"]["ref"] == ref
+            assert read(f"python:{file}:f", folder=folder)["my"]["ref"] == ref
 
 
 def test_several_targets_are_one_file_with_everything_quoted_that_yaml_would_misread() -> None:
-    targets = read("openai:gpt-5.5", "yes=ollama:4.10", "odd=ollama:a: b")
+    targets = read("openai:gpt-5.5", "yes=ollama:4.10", "odd=ollama:a: b", "home=ollama:${HOME}")
     assert configuration(targets, {"host": "::1", "port": 9000}) == (
         "version: 1\n"
         "server:\n"
@@ -75,15 +93,19 @@ def test_several_targets_are_one_file_with_everything_quoted_that_yaml_would_mis
         "    type: openai-chat\n"
         '    model: "a: b"\n'
         "    base_url: http://localhost:11434/v1\n"
+        "  home:\n"
+        "    type: openai-chat\n"
+        '    model: "$${HOME}"\n'
+        "    base_url: http://localhost:11434/v1\n"
     )
 
 
 WRONG = {
     ("opnai:gpt-5.5",): "'opnai:gpt-5.5' is no target; did you mean 'openai:gpt-5.5'?",
     ("mine=pyton:a:b",): "'mine=pyton:a:b' is no target; did you mean 'mine=python:a:b'?",
-    ("gpt-5.5",): f"'gpt-5.5' is no target; write one of {FORMS}",
+    ("gpt-5.5",): f"'gpt-5.5' is no target; write one of {', '.join(FORMS)}",
     ("openai",): "'openai' names no model; write openai:MODEL, such as openai:gpt-5.5",
-    ("langgraph:http://h",): f"'langgraph:http://h' is no target; write one of {FORMS}",
+    ("nonesuch:http://h",): f"'nonesuch:http://h' is no target; write one of {', '.join(FORMS)}",
     ("gateway.yaml",): "'gateway.yaml' is no target; to serve a file, write: serve -c gateway.yaml",
     ("./my_agent.py:reply",): "'./my_agent.py:reply' is no target; did you mean 'python:./my_agent.py:reply'?",
     ("http://h:1/v1#m",): "'http://h:1/v1#m' is no target; did you mean 'chat:http://h:1/v1#m'?",
@@ -126,3 +148,85 @@ def test_a_missing_openai_key_is_reported(env: dict[str, str]) -> None:
             "OPENAI_API_KEY=sk-... a2a-gateway serve openai:gpt-5.5"
         ),
     )
+
+
+# --- adapters of others -----------------------------------------------------------------------------------------------
+
+
+def installed(name: str, *forms: TargetForm, read: Callable[[Target], TargetAgent | None]) -> InstalledAdapter:
+    factory = AdapterFactory(dict, lambda _: None, "", (), Shorthand(forms, read))  # type: ignore[arg-type,return-value]  # never built
+    return InstalledAdapter(name, f"{name}-package 1.2", factory)
+
+
+def by_url(target: Target) -> TargetAgent:
+    if not target.rest:
+        raise TargetProblem(f"names no address; write {target.spelt('far:URL')}")
+    return TargetAgent("far", {"url": target.rest})
+
+
+FAR = TargetForm("far:URL", "a service far away", lambda text: text.startswith("http"))
+
+
+def test_a_target_that_two_adapters_claim_is_refused_and_both_are_named() -> None:
+    twins = [installed("one", FAR, read=by_url), installed("two", FAR, read=by_url)]
+    with pytest.raises(Stop) as stopped:
+        read("far:http://h", adapters=twins)
+    assert (stopped.value.code, stopped.value.text) == (
+        ExitCode.USAGE,
+        (
+            "serve: 'far:http://h' is a target of several adapters, 'one' of one-package 1.2 and 'two' of two-package 1.2; "
+            "keep one of them, or write a file: a2a-gateway init"
+        ),
+    )
+
+
+def test_an_adapter_may_leave_a_target_of_its_kind_to_another() -> None:
+    def only_local(target: Target) -> TargetAgent | None:
+        return TargetAgent("near", {}) if target.rest == "here" else None
+
+    several = [installed("one", FAR, read=only_local), installed("two", FAR, read=by_url)]
+    assert read("far:there", adapters=several) == agent("far", "two", {"url": "there"})
+    assert read("x=far:there", adapters=several) == agent("x", "two", {"url": "there"})
+    with pytest.raises(Stop, match="'far:there' is no target; write one of far:URL"):
+        read("far:there", adapters=several[:1])
+
+
+def test_a_target_that_only_one_of_two_adapters_understands_is_its_own() -> None:
+    def refuses(_: Target) -> TargetAgent:
+        raise TargetProblem("is nothing for it")
+
+    several = [installed("one", FAR, read=refuses), installed("two", FAR, read=by_url)]
+    assert read("far:there", adapters=several) == agent("far", "two", {"url": "there"})
+
+
+def test_a_text_without_a_kind_is_shown_as_every_target_that_it_may_be() -> None:
+    with pytest.raises(Stop) as stopped:
+        read("a=http://h", adapters=[*INSTALLED, installed("one", FAR, read=by_url)])
+    assert "'a=far:http://h'" in stopped.value.text
+    assert "'a=chat:http://h'" in stopped.value.text
+
+
+def test_an_adapter_that_cannot_be_used_may_be_the_one_that_knows_the_target() -> None:
+    broken = InstalledAdapter("broken", "broken-package 1.2", None, "no GPU")
+    with pytest.raises(Stop) as stopped:
+        read("near:x", adapters=[broken, installed("one", FAR, read=by_url)])
+    assert stopped.value.text == (
+        "serve: 'near:x' is no target; write one of far:URL; 'broken' cannot be used, and a2a-gateway backends says why"
+    )
+
+
+def test_nested_settings_are_written_as_literals_and_references() -> None:
+    def nested(_: Target) -> TargetAgent:
+        key = EnvironmentValue("FAR_KEY")
+        return TargetAgent("far", {"auth": {"key": key, "scopes": ["a", "${b}"]}, "port": 80, "tls": True})
+
+    targets = read("far:x", adapters=[installed("one", FAR, read=nested)])
+    assert configuration(targets, {}).partition("type: one\n")[2] == (
+        '    auth: {"key": "${FAR_KEY}", "scopes": ["a", "$${b}"]}\n    port: 80\n    tls: true\n'
+    )
+
+
+def test_the_help_has_a_line_for_every_form() -> None:
+    lines = target_lines([*INSTALLED, installed("one", FAR, read=by_url)])
+    assert [line.split()[0] for line in lines] == [*sorted([*FORMS, "far:URL"]), "name=TARGET"]
+    assert "a service far away" in "\n".join(lines)

@@ -3,6 +3,7 @@ no secret stays in a text.
 """
 
 import re
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from gateway.ports.adapter import AdapterError, ErrorClass
 
 _DETAIL_LIMIT = 300
 _SHORTEST_SECRET = 4
+_PASSING_SECRETS = 16
+"""More than the tokens of one adapter that are good at the same time."""
 
 _STATUSES = {
     401: ErrorClass.UNAUTHORISED,
@@ -71,11 +74,16 @@ class Failures:
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        # The longest first: another may be a part of it.
-        known = sorted((secret for secret in secrets if len(secret) >= _SHORTEST_SECRET), key=len, reverse=True)
-        # A vendor that masks a key still shows its beginning.
-        patterns = [re.escape(s[:6]) + r"[^\s\"']*" if len(s) >= 12 else re.escape(s) for s in known]
-        self._secrets = re.compile("|".join(patterns)) if patterns else None
+        self._lasting = frozenset(secrets)
+        self._passing: deque[str] = deque(maxlen=_PASSING_SECRETS)
+        self._secrets = _pattern(self._lasting)
+
+    def hide(self, *secrets: str) -> None:
+        """Masks secrets that came at run time, such as a token, until many others have come."""
+        fresh = [secret for secret in secrets if secret not in self._passing]
+        if fresh:
+            self._passing.extend(fresh)
+            self._secrets = _pattern(self._lasting.union(self._passing))
 
     def error(
         self,
@@ -156,6 +164,15 @@ class Failures:
             return ErrorClass.CONTRACT_BROKEN
         kind = _STATUSES.get(status, ErrorClass.REJECTED)
         return ErrorClass.NOT_SERVED if kind is ErrorClass.REJECTED and self.is_about_settings(error) else kind
+
+
+def _pattern(secrets: Iterable[str]) -> re.Pattern[str] | None:
+    # The longest first: another may be a part of it.
+    known = sorted((secret for secret in secrets if len(secret) >= _SHORTEST_SECRET), key=len, reverse=True)
+    patterns = [re.escape(secret) for secret in known]
+    # A vendor that masks a key still shows its beginning.
+    patterns += [re.escape(secret[:6]) + r"[^\s\"']*" for secret in known if len(secret) >= 12]
+    return re.compile("|".join(patterns)) if patterns else None
 
 
 def _decode(body: bytes) -> BackendError:

@@ -4,13 +4,15 @@ a probe stores nothing at the server, and reads only the beginning of an answer.
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import msgspec
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 
 from adapters.http.client import HttpClient
+from adapters.http.credentials.settings import Auth
+from adapters.http.credentials.signing import AnyAuth, headers_of, signing_of
 from adapters.http.settings import ApiKey, BaseUrl, Timeouts
-from adapters.http.signing import Signing
 from adapters.openai.encoding import ToolOffer
 from adapters.openai.failures import OpenAIFailures
 from gateway.a2a.model import Json
@@ -36,7 +38,7 @@ class ServiceAddress:
     timeouts: Timeouts
     route: Route
     headers: Mapping[str, str]
-    signing: Signing | None = None
+    auth: AnyAuth = None
     query: str = ""
 
     def link(self, path: str, query: str = "") -> str:
@@ -48,12 +50,21 @@ class ServiceAddress:
 class OpenAISettings(ConnectionSettings):
     model: str = Field(min_length=1, description="Name of the model.")
     api_key: ApiKey | None = Field(None, description="Sent as a bearer token; none is sent when it is not given.")
+    auth: Auth | None = Field(
+        None, description="Other credentials than a bearer token: `api_key`, `oauth2`, `entra` or `aws`."
+    )
     base_url: BaseUrl = Field("https://api.openai.com/v1", description="Where the service is, its version included.")
     instructions: TextOrFile | None = Field(None, description="What the model is told before every conversation.")
     temperature: float | None = Field(None, ge=0, le=2, description="Sampling temperature.")
     top_p: float | None = Field(None, ge=0, le=1, description="Nucleus sampling.")
     timeouts: Timeouts = Field(Timeouts(), description="How long the service may be silent.")
     extra_body: dict[str, JsonValue] = Field({}, description="More fields for every request, as they are.")
+
+    @model_validator(mode="after")
+    def _one_way_to_authenticate(self) -> Self:
+        if self.api_key is not None and self.auth is not None:
+            raise ValueError("'api_key' and 'auth' exclude each other: a request has one credential")
+        return self
 
     @property
     def key(self) -> str:
@@ -62,17 +73,20 @@ class OpenAISettings(ConnectionSettings):
     @property
     def address(self) -> ServiceAddress:
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        return ServiceAddress(self.base_url, self.account, self.timeouts, self.route, headers)
+        return ServiceAddress(self.base_url, self.account, self.timeouts, self.route, headers, self.auth)
 
     @property
     def account(self) -> Hashable:
         """What tells agents of one address apart: the key, and how else they reach the service."""
         more = tuple(sorted(plain_headers(self.headers).items())), self.ca, self.proxy
-        return self.api_key if more == ((), None, None) else (self.api_key, *more)
+        credential = self.api_key if self.auth is None else self.auth
+        return credential if more == ((), None, None) else (credential, *more)
 
     def secrets(self) -> Iterator[str]:
         """Texts that no error may quote."""
         yield self.key
+        if self.auth is not None:
+            yield from self.auth.secrets()
         yield from self.connection_secrets()
 
     def request_fields(self, *settings: str, **optional: Json) -> dict[str, Json]:
@@ -105,7 +119,9 @@ class OpenAIService:
         self._url = address.link(path)
         self._failures = failures
         self._offer = ToolOffer(fields, encode_tool, failures)
-        self._http = HttpClient(address.timeouts, failures, address.headers, address.route, address.signing)
+        headers = {**address.headers, **headers_of(address.auth)}
+        signing = signing_of(address.auth, failures, address.timeouts, address.route)
+        self._http = HttpClient(address.timeouts, failures, headers, address.route, signing)
 
     async def aclose(self) -> None:
         await self._http.aclose()

@@ -19,12 +19,17 @@ _DECIDED = frozenset({"connection", "content-length", "expect", "te", "trailer",
 _HEADER_VALUE = re.compile(r"[\t -~]*")
 
 
+def _usable_name(name: str) -> str:
+    if _HEADER_NAME.fullmatch(name) is None:
+        raise ValueError(f"{name!r} is no name of a header")
+    if name.lower() in _DECIDED:
+        raise ValueError(f"{name!r} is decided by the gateway")
+    return name
+
+
 def _usable_headers(headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
     for name, value in headers.items():
-        if _HEADER_NAME.fullmatch(name) is None:
-            raise ValueError(f"{name!r} is no name of a header")
-        if name.lower() in _DECIDED:
-            raise ValueError(f"{name!r} is decided by the gateway")
+        _usable_name(name)
         if _HEADER_VALUE.fullmatch(value.get_secret_value().strip()) is None:
             raise ValueError(f"the value of {name!r} must be one line of visible ASCII characters")
     return headers
@@ -41,6 +46,8 @@ def _usable_authorities(ca: Path) -> Path:
     return ca
 
 
+HeaderName = Annotated[str, AfterValidator(_usable_name)]
+"""A header that the operator may send."""
 SecretHeaders = Annotated[dict[str, SecretStr], AfterValidator(_usable_headers)]
 """Headers that the operator sends with every request."""
 ProxyUrl = Annotated[SecretStr, AfterValidator(_usable_proxy)]

@@ -36,7 +36,12 @@ class EmulatorSuite(AdapterSuite):
         async with AsyncExitStack() as stack:
             self.stop = stack.aclose
             app = trickling(self.server.app, lambda: self.trickles)
-            yield build(self.factory, f"{await stack.enter_async_context(serve(app))}/v1", **self.values)
+            adapter = self.built(build, await stack.enter_async_context(serve(app)))
+            yield adapter
+            await adapter.aclose()
+
+    def built(self, build: Build, url: str) -> Adapter:
+        return build(self.factory, f"{url}/v1", **self.values)
 
     async def backend_answers(self, *pieces: str) -> None:
         self.server.script = plays(*(Say(piece) for piece in pieces))

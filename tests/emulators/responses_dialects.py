@@ -23,6 +23,7 @@ class ResponsesDialect:
     """Requests on a conversation: one at a time; at any time, without an echo of it in the answer; answered without the
     conversation."""
     id_length: int = 48
+    id_prefix: str = "resp_"
 
 
 RESPONSES_DIALECTS: Mapping[str, ResponsesDialect] = MappingProxyType(

@@ -43,7 +43,7 @@ Produced: TypeAlias = bytes | Pause | Delay
 def new_response(request: Mapping[str, Any], dialect: ResponsesDialect, previous: str | None) -> Json:
     """The response object at its start, echoing the request."""
     return {
-        "id": f"resp_{token_hex(dialect.id_length // 2)}",
+        "id": f"{dialect.id_prefix}{token_hex(dialect.id_length // 2)}",
         "object": "response",
         "created_at": int(time.time()),
         "status": "in_progress",

@@ -68,6 +68,10 @@ class ResponsesServer(Emulator):
             *self._conversations.routes(self),
         )
 
+    def more_of(self, body: Json) -> Json:
+        """More fields of the response to this request."""
+        return {}
+
     async def _create(self, request: Request) -> Response:
         body = await self.read(request, "CreateResponse")
         check_shape(body)
@@ -81,7 +85,7 @@ class ResponsesServer(Emulator):
         given = input_items(resolve_ids(body["input"], self._kept_items(), self._truncated, stores=stores))
         response = new_response(body, self._dialect, previous.body["id"] if previous else None)
         within = self._conversations.take(body.get("conversation"), response["id"], stream=bool(body.get("stream")))
-        response |= self._conversations.echo(within)
+        response |= self._conversations.echo(within) | self.more_of(body)
         earlier = tuple(within.items) if within else previous.history if previous else ()
         running = True
 

@@ -28,11 +28,10 @@ from gateway.ports.adapter import (
 )
 from gateway.ports.capabilities import CanNameHandle
 from gateway.ports.conversation import ReasoningItem
-from gateway.ports.tools import ToolDeclaration
 from gateway.testing.adapter_scripts import collect, failure, request, text
-from tests.adapters.emulator_suite import EmulatorSuite
 from tests.adapters.emulator_support import KEY, Build, Start, plays
-from tests.adapters.openai.openai_support import finished, output_ids, response_ids, roles_and_texts, tool_of
+from tests.adapters.openai.openai_support import finished, output_ids, response_ids
+from tests.adapters.openai.responses_suite import ResponsesSuite
 from tests.adapters.raw_server import Exchange, StartRaw
 from tests.emulators.responses_dialects import RESPONSES_DIALECTS
 from tests.emulators.responses_server import ResponsesServer
@@ -71,50 +70,23 @@ async def plain(server: ResponsesServer, start: Start, build: Build) -> Adapter:
 # --- the conformance suite --------------------------------------------------------------------------------------------
 
 
-class _Suite(EmulatorSuite):
-    factory = factory
-    emulator = ResponsesServer
-    server: ResponsesServer
-
-    async def backend_runs_tool(self, name: str, arguments: dict[str, Any], output: str) -> None:
-        self.server.script = plays(ServerTool("mcp", name, arguments, output), Say("There it is."))
-
-    async def backend_received(self) -> list[list[tuple[str, str]]]:
-        return [roles_and_texts(body["input"]) for body in self._bodies]
-
-    async def backend_offered(self) -> list[list[ToolDeclaration]]:
-        kept = ToolDeclaration.__struct_fields__
-        return [
-            [ToolDeclaration(**{name: tool[name] for name in kept}) for tool in body.get("tools", ())]
-            for body in self._bodies
-        ]
-
-    async def backend_outputs(self) -> list[list[tuple[str, str]]]:
-        answers = [[item for item in body["input"] if "output" in item] for body in self._bodies]
-        return [[(tool_of(item["call_id"]), item["output"]) for item in given] for given in answers]
-
-    @property
-    def _bodies(self) -> list[dict[str, Any]]:
-        return [body for body in self.server.requests if "input" in body]
-
-
-class TestBackendKeeps(_Suite):
+class TestBackendKeeps(ResponsesSuite):
     """The backend keeps the conversation."""
 
 
-class TestGatewayKeeps(_Suite):
+class TestGatewayKeeps(ResponsesSuite):
     """The gateway keeps the conversation."""
 
     values: ClassVar = {"history": {"owner": "gateway"}}
 
 
-class TestConversation(_Suite):
+class TestConversation(ResponsesSuite):
     """The backend keeps the conversation, under one id."""
 
     values: ClassVar = {"conversation": True}
 
 
-class TestBackground(_Suite):
+class TestBackground(ResponsesSuite):
     """The backend keeps the conversation, and goes on without a listener."""
 
     values: ClassVar = {"background": True}

@@ -1,0 +1,66 @@
+"""The adapter of type `foundry`: agents of a Foundry project. The service keeps the conversations, as a chain of responses or
+as a `conversation`. A hosted agent also keeps a sandbox, whose id is in the adapter's state."""
+
+from adapters.openai.foundry.settings import FoundrySettings
+from adapters.openai.foundry.targets import SHORTHAND
+from adapters.openai.responses.adapter import BackgroundAdapter, ResponsesAdapter
+from adapters.openai.responses.conversation import BackgroundConversation, ConversationAdapter
+from adapters.openai.responses.service import ResponsesService
+from gateway.ports.adapter import AdapterFactory, StateKind
+from gateway.ports.conversation import HandleKind, StorageOwner
+
+
+class _OfAgent(ResponsesService):
+    """Asks the project for the agent, where other services are asked for a model."""
+
+    def __init__(self, settings: FoundrySettings) -> None:
+        super().__init__(settings.wire)
+        self._description = settings.description_url
+
+    async def _lists_model(self) -> bool | None:
+        """None where there are no descriptions of agents, as in the container of one."""
+        match await self._http.request_json("GET", self._description):
+            case {"name": str()}:
+                return True
+        return None
+
+
+class ChainOfAgent(_OfAgent, ResponsesAdapter):
+    """Responses that continue each other."""
+
+
+class BackgroundOfAgent(_OfAgent, BackgroundAdapter):
+    """The same, and the service continues them without a listener."""
+
+
+class ConversationWithAgent(_OfAgent, ConversationAdapter):
+    """Responses in a conversation of the project."""
+
+
+class BackgroundConversationWithAgent(_OfAgent, BackgroundConversation):
+    """The same, and the service continues them without a listener."""
+
+
+def build(settings: FoundrySettings) -> ResponsesAdapter | ConversationAdapter:
+    if settings.conversation:
+        return BackgroundConversationWithAgent(settings) if settings.background else ConversationWithAgent(settings)
+    return BackgroundOfAgent(settings) if settings.background else ChainOfAgent(settings)
+
+
+_BACKEND = StorageOwner.BACKEND
+
+factory = AdapterFactory(
+    settings=FoundrySettings,
+    build=build,
+    summary="Agents of a Microsoft Foundry project, defined there or hosted",
+    states=(
+        StateKind(_BACKEND, HandleKind.ROTATING, ChainOfAgent),
+        StateKind(_BACKEND, HandleKind.ROTATING, BackgroundOfAgent, "background: true"),
+        StateKind(_BACKEND, HandleKind.STATIC, ConversationWithAgent, "conversation: true"),
+        StateKind(_BACKEND, HandleKind.STATIC, BackgroundConversationWithAgent, "conversation: true, background: true"),
+    ),
+    shorthand=SHORTHAND,
+    input_modes=("text/plain", "text/*", "application/json", "application/*", "image/*"),
+    output_modes=("text/plain", "image/png"),
+    approvals=lambda settings: settings.approvals,
+)

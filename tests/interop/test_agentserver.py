@@ -43,10 +43,11 @@ async def test_each_request_goes_on_from_the_last_completed_response_with_the_ne
     ids = response_ids(agentserver_proxy)
     assert len(set(ids)) == 3
     same = {"model": "m", "store": True, "stream": True}
+    session = {"agent_session_id": agentserver_proxy.exchanges[0].events[-1]["response"]["agent_session_id"]}
     assert [exchange.body for exchange in agentserver_proxy.exchanges] == [
         {**same, "input": [user("one")]},
-        {**same, "input": [user("two")], "previous_response_id": ids[0]},
-        {**same, "input": [user("three")], "previous_response_id": ids[1]},
+        {**same, "input": [user("two")], "previous_response_id": ids[0], **session},
+        {**same, "input": [user("three")], "previous_response_id": ids[1], **session},
     ]
     assert not any(each.encode() in hosted.seen for each in ids)
 

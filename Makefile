@@ -36,7 +36,7 @@ FIND_PYTHON = for candidate in $(or $(PYTHON),python3.13 python3.12 python3.11 p
 	echo "no Python >= 3.11 among: $(or $(PYTHON),python3.13 python3.12 python3.11 python3); choose one with PYTHON=..." >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check lint coverage fmt packages pages fixture kits conformance bench soak
+.PHONY: help setup demo serve test check lint coverage fmt packages pages fixture kits contract conformance bench soak
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -99,6 +99,9 @@ kits: .venv-kits/.setup
 	$(UV) venv --quiet --clear --python $(BIN)/python .venv-kits
 	$(UV) pip install --quiet --python .venv-kits --requirement $<
 	@touch $@
+
+contract: $(STAMP) ## write the contract matrix into docs/backends/README.md
+	$(BIN)/python -m tests.contract
 
 conformance: $(STAMP) ## run the official conformance kits and write docs/conformance.md
 	@VENV=$(VENV) .ci/conformance

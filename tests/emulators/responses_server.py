@@ -49,6 +49,10 @@ class ResponsesServer(Emulator):
         self._truncated: set[str] = set()
         self._background: dict[str, BackgroundRun] = {}
 
+    def forget_everything(self) -> None:
+        self.stored.clear()
+        self.conversations.clear()
+
     def forget_streams(self) -> None:
         """From now on, background responses can only be fetched: OpenAI keeps their events for minutes."""
         self._background.clear()

@@ -101,6 +101,9 @@ class Emulator:
     def routes(self) -> Iterable[Route]:
         raise NotImplementedError
 
+    def forget_everything(self) -> None:
+        """The service has lost all that it kept. One that keeps nothing loses nothing."""
+
     def route(self, method: str, path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
         async def endpoint(request: Request) -> Response:
             try:

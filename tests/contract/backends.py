@@ -1,0 +1,57 @@
+"""The rows of the contract matrix: each way in which a type of agents keeps a conversation, in front of its emulator."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.emulators.chat import ChatServer
+from tests.emulators.foundry import AGENT, PROJECT, FoundryServer
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.server import Emulator
+
+KEY = "contract-key-0123456789"
+
+
+def _openai(url: str) -> dict[str, Any]:
+    return {"model": "m", "api_key": KEY, "base_url": f"{url}/v1"}
+
+
+def _foundry(url: str) -> dict[str, Any]:
+    return {"endpoint": f"{url}{PROJECT}", "agent": AGENT, "api_key": KEY}
+
+
+@dataclass(frozen=True)
+class Row:
+    """`settings` are those of an agent for the emulator at this address, `more` those that choose the way. `asks` says that the
+    service may ask before it runs a tool of its own, `calls` that it calls functions of the gateway."""
+
+    type: str
+    way: str
+    emulator: Callable[..., Emulator]
+    settings: Callable[[str], Mapping[str, Any]]
+    more: Mapping[str, Any] = field(default_factory=dict)
+    calls: bool = True
+    asks: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.type}, {self.way}" if self.way else self.type
+
+
+ROWS: tuple[Row, ...] = (
+    Row("openai-responses", "chain", ResponsesServer, _openai, asks=True),
+    Row("openai-responses", "background", ResponsesServer, _openai, {"background": True}, asks=True),
+    Row("openai-responses", "conversation", ResponsesServer, _openai, {"conversation": True}, asks=True),
+    Row(
+        "openai-responses",
+        "conversation, background",
+        ResponsesServer,
+        _openai,
+        {"conversation": True, "background": True},
+        asks=True,
+    ),
+    Row("openai-responses", "gateway", ResponsesServer, _openai, {"history": {"owner": "gateway"}}, asks=True),
+    Row("openai-chat", "", ChatServer, _openai),
+    Row("foundry", "chain", FoundryServer, _foundry, asks=True),
+    Row("foundry", "conversation", FoundryServer, _foundry, {"conversation": True}, asks=True),
+)

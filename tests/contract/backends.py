@@ -23,7 +23,8 @@ def _foundry(url: str) -> dict[str, Any]:
 @dataclass(frozen=True)
 class Row:
     """`settings` are those of an agent for the emulator at this address, `more` those that choose the way. `asks` says that the
-    service may ask before it runs a tool of its own, `calls` that it calls functions of the gateway."""
+    service may ask before it runs a tool of its own, `calls` that it calls functions of the gateway,
+    `repeats` that a request of unknown outcome is made again where nothing can be spoiled."""
 
     type: str
     way: str
@@ -32,6 +33,7 @@ class Row:
     more: Mapping[str, Any] = field(default_factory=dict)
     calls: bool = True
     asks: bool = False
+    repeats: bool = True
 
     @property
     def name(self) -> str:
@@ -52,6 +54,6 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("openai-responses", "gateway", ResponsesServer, _openai, {"history": {"owner": "gateway"}}, asks=True),
     Row("openai-chat", "", ChatServer, _openai),
-    Row("foundry", "chain", FoundryServer, _foundry, asks=True),
+    Row("foundry", "chain", FoundryServer, _foundry, asks=True, repeats=False),
     Row("foundry", "conversation", FoundryServer, _foundry, {"conversation": True}, asks=True),
 )

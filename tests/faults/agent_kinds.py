@@ -1,9 +1,11 @@
 """Agents by where their history is kept and on which wire, in front of one script."""
 
+import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from gateway.testing.serving import serve
+from tests.contract.backends import KEY, ROWS
 from tests.emulators.chat import ChatServer
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Script
@@ -16,6 +18,9 @@ _KINDS = {
     "chat": "type: openai-chat",
 }
 KINDS = tuple(_KINDS)
+
+OF_THE_MATRIX = {row.name: row for row in ROWS}
+"""The rows of the contract matrix, which are kinds, too."""
 
 OF_THE_GATEWAY = frozenset({"gateway", "chat"})
 """The gateway keeps the history of these."""
@@ -32,9 +37,18 @@ class Services:
 @asynccontextmanager
 async def services(script: Script) -> AsyncIterator[Services]:
     made = Services(script)
-    async with serve(made.responses.app) as one, serve(made.chat.app) as other:
+    async with AsyncExitStack() as stack:
+        one, other = [await stack.enter_async_context(serve(server.app)) for server in (made.responses, made.chat)]
         made.settings = {
             kind: f"{settings}, model: m, base_url: '{other if kind == 'chat' else one}/v1'"
             for kind, settings in _KINDS.items()
         }
         yield made
+
+
+@asynccontextmanager
+async def row_of_matrix(name: str, script: Script) -> AsyncIterator[str]:
+    """The settings of an agent of this row, in front of its emulator."""
+    row = OF_THE_MATRIX[name]
+    async with serve(row.emulator(script, api_key=KEY).app) as url:
+        yield json.dumps({"type": row.type, **row.settings(url), **row.more}).removeprefix("{").removesuffix("}")

@@ -15,7 +15,7 @@ import pytest
 
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, text_of, user_message, why
 from tests.emulators.scripts import Conversation, Pause, Say, Step
-from tests.faults.agent_kinds import services
+from tests.faults.agent_kinds import OF_THE_MATRIX, row_of_matrix, services
 from tests.faults.crash_sweep import Sweep, configure
 from tests.faults.unfinished import all_ended, expire_leases, tasks_to_complete
 from tests.invariants import violations
@@ -48,8 +48,14 @@ class Backend:
 
 
 @asynccontextmanager
-async def _backend() -> AsyncIterator[Backend]:
+async def _backend(kind: str = "") -> AsyncIterator[Backend]:
+    """All kinds, or one row of the contract matrix."""
     backend = Backend()
+    if kind in OF_THE_MATRIX:
+        async with row_of_matrix(kind, backend.script) as settings:
+            backend.agents = {kind: settings}
+            yield backend
+        return
     async with services(backend.script) as made:
         backend.agents = made.settings
         yield backend
@@ -164,7 +170,7 @@ async def _check_deleted(http: httpx2.AsyncClient, database: Path, story: Story)
 async def _sweep(folder: Path, kind: str, pattern: str) -> list[str]:
     """The points that killed, in order."""
     points: list[str] = []
-    async with asyncio.timeout(_BOUND_SECONDS), _backend() as backend, fork_server() as server:
+    async with asyncio.timeout(_BOUND_SECONDS), _backend(kind) as backend, fork_server() as server:
 
         def begin() -> Story:
             backend.go = asyncio.Event()
@@ -181,7 +187,7 @@ async def _sweep(folder: Path, kind: str, pattern: str) -> list[str]:
                 assert story.deleted
             else:
                 points.append(run.point)
-            due = tasks_to_complete(run.database)
+            due = tasks_to_complete(run.database, repeats=kind not in OF_THE_MATRIX or OF_THE_MATRIX[kind].repeats)
             async with run.next_process() as http:
                 await _check(http, run.database, story, due)
     return points
@@ -218,8 +224,8 @@ async def test_a_process_that_dies_at_any_point_loses_and_doubles_nothing(
 
 @pytest.mark.fault("K3", "K5", "K9", "K10")
 @pytest.mark.parametrize("pattern", ["call.[pf]*", "*complete*"])
-@pytest.mark.parametrize("kind", ["conversation", "background", "chat"])
-async def test_a_process_that_dies_around_a_call_of_any_wire_loses_and_doubles_nothing(
+@pytest.mark.parametrize("kind", OF_THE_MATRIX)
+async def test_a_process_that_dies_around_a_call_of_any_backend_loses_and_doubles_nothing(
     tmp_path: Path, kind: str, pattern: str
 ) -> None:
     points = await _sweep(tmp_path / "run", kind, pattern)

@@ -19,12 +19,14 @@ _UNHEARD = (
 )
 
 
-def tasks_to_complete(database: Path) -> list[str]:
-    """Tasks whose turn had not begun, or of which nothing was shown and whose request can be made again."""
+def tasks_to_complete(database: Path, *, repeats: bool = True) -> list[str]:
+    """Tasks whose turn had not begun, or of which nothing was shown and whose request can be made again. With `repeats` False
+    no request is made again."""
     with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute(
             "SELECT turn.task FROM turn JOIN thread ON thread.id = turn.thread WHERE turn.status = 'accepted'"
-            f" OR (turn.status = 'running' AND {_UNHEARD} AND {_NOTHING_SHOWN})"
+            f" OR (:repeats AND turn.status = 'running' AND {_UNHEARD} AND {_NOTHING_SHOWN})",
+            {"repeats": repeats},
         ).fetchall()
     return [task for (task,) in rows]
 

@@ -15,6 +15,7 @@ from gateway.app.reload import LoadedConfig, ReloadableApp
 from gateway.config.gateway import GatewayConfig, LogsConfig
 from gateway.config.plugins import Registry
 from gateway.core.agents import Agent, Agents
+from gateway.engine.adapter_secrets import AdapterSecrets
 from gateway.engine.fanout import Fanout
 from gateway.engine.runtime import Pace
 from gateway.engine.tool_sources import AttachedSource
@@ -56,6 +57,7 @@ class Gateway:
         sources: Sources,
         ledger: Ledger,
         clock: Clock,
+        secrets: AdapterSecrets,
         pace: Pace | None,
         page_secret: bytes,
         push: build.Push | None,
@@ -72,6 +74,7 @@ class Gateway:
             ledger,
             fanout,
             clock,
+            secrets,
             LeaseTimes(config.storage.lease_timeout),
             pace,
             access if config.logs.turns else None,
@@ -197,9 +200,10 @@ async def running(
         ledgers = registry.ledger(config.storage.url)
         async with ledgers.open(config.storage.url, config.storage.auto_migrate) as ledger:
             secret = await ledger.secret("page-token")
+            secrets = await build.adapter_secrets(config.storage, ledger)
             push = await build.build_push(config.push, config.server.public_url, ledger, clock)
             with _access_log(config.logs, clock) as access:
-                gateway = Gateway(config, registry, agents, sources, ledger, clock, pace, secret, push, access)
+                gateway = Gateway(config, registry, agents, sources, ledger, clock, secrets, pace, secret, push, access)
                 used()
                 async with gateway.running():
                     yield gateway

@@ -166,6 +166,11 @@ class StorageConfig(Settings):
         le=LONGEST_LEASE / 1000,
         description="Silence after which a process that shares the database counts as dead and others take its turns.",
     )
+    encryption_key: LongKey | None = Field(
+        None,
+        description="Encrypts secrets of backends, such as tokens of a conversation, in the database; a key in the database "
+        "itself when not given.",
+    )
 
 
 class ApiKeysConfig(Settings):

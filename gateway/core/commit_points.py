@@ -21,12 +21,14 @@ def complete(
     state_version: int,
     now: int,
     weight: int | None = None,
+    *,
+    secret: str | None,
 ) -> Complete:
-    """C3. `sent` and `weight` as in Complete; without a handle the thread keeps its own."""
+    """C3. `sent`, `weight` and `secret` as in Complete; without a handle the thread keeps its own."""
     at = (thread.id, thread.generation, turn, service_call)
     made = (command.state, command.usage, command.items, command.tool_calls)
     handle_out = thread.handle if command.handle is None else command.handle
-    return Complete(*at, thread.handle, handle_out, *made, sent, now, weight, state_version)
+    return Complete(*at, thread.handle, handle_out, *made, sent, now, weight, state_version, secret)
 
 
 def fail(

@@ -159,8 +159,9 @@ def revert_displaced(thread: ThreadRecord, turn: str, status: TurnStatus, now: i
 def apply_point(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
     """The thread's row after the commit point."""
     match point:
-        case Complete(handle_out=handle, state=state):
-            moved = replace(thread, handle=handle, generation=thread.generation + 1)
+        case Complete(handle_out=handle, state=state, secret=secret):
+            kept = thread.adapter_secret if secret is None else secret
+            moved = replace(thread, handle=handle, generation=thread.generation + 1, adapter_secret=kept)
             if state is None:
                 return moved
             return replace(moved, adapter_state=state, state_version=point.state_version)
@@ -170,7 +171,7 @@ def apply_point(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
             return replace(thread, handle=handle, generation=thread.generation + 1)
         case threads.BeginEpoch(owner=owner, handle_kind=kind, handle=handle):
             following = replace(thread, owner=owner, handle_kind=kind, handle=handle, adapter_state=None, lost=False)
-            following = replace(following, state_version=1, unsynced=False)
+            following = replace(following, state_version=1, adapter_secret=None, unsynced=False)
             return replace(following, epoch=thread.epoch + 1, generation=thread.generation + 1)
         case threads.MarkHandleLost():
             return replace(thread, lost=True, unsynced=False)

@@ -152,7 +152,9 @@ class CommandExecutor:
         carried = command.handle is not None or thread.owner is StorageOwner.GATEWAY
         sent, version = view.positions if carried else (), run.agent.adapter.ownership.state_version
         weight = weight_to_measure(run.agent, view, command.tool_calls)
-        return commit_points.complete(thread, run.turn, run.service_call, command, sent, version, now, weight)
+        secret = self._context.runtime.secrets.seal(command.secret, thread.id)
+        call = run.turn, run.service_call
+        return commit_points.complete(thread, *call, command, sent, version, now, weight, secret=secret)
 
     def _doubted(self, thread: ThreadRecord, now: int) -> list[CommitPoint]:
         """The backend has accepted the request: what was left out of it last was the reason of the refusal before.

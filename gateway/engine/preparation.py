@@ -11,6 +11,7 @@ next message costs no reads, and a backend that is away does not hold up the sta
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -126,6 +127,7 @@ class CallPreparation:
             deadline=self._deadline,
             owner=None if owned.owner is declared.owner else owned.owner,
             tools=() if last else tools.declarations(),
+            secret=self.context.runtime.secrets.open(thread),
         )
 
     async def _commit(self, before: tuple[CommitPoint, ...]) -> None:
@@ -159,7 +161,8 @@ class CallPreparation:
         records = await runtime.ledger.history(thread.id, unsent_only=True)
         # The items of that call still count as unsent.
         owned = ownership.of_thread(thread, agent.adapter.ownership)
-        earlier = UnknownOutcome(agent, thread, call, owned, project(owned, records, call.turn))
+        seal = partial(runtime.secrets.seal, thread=thread.id)
+        earlier = UnknownOutcome(agent, thread, call, owned, project(owned, records, call.turn), seal)
         static = thread.handle_kind is HandleKind.STATIC
         if call.displaced and not static:
             return reconcile.call_failed(earlier, "left-out", runtime.clock)

@@ -17,6 +17,7 @@ from typing import Self
 import structlog
 
 from gateway.core.agents import Agent
+from gateway.engine.adapter_secrets import AdapterSecrets
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import COOLDOWN, ORDINARY, Breaker
 from gateway.ledger.calls import Prepare
@@ -140,6 +141,7 @@ class Runtime:
     holder: str
     lease: float
     pace: Pace
+    secrets: AdapterSecrets
     breakers: Breakers = field(init=False)
     _warned: deque[str] = field(default_factory=lambda: deque(maxlen=_WARNED_THREADS))
 

@@ -80,7 +80,8 @@ class Complete(msgspec.Struct, frozen=True):
     """C3: a service call is complete and counts. `sent` are the positions of the items that its request carried.
 
     `weight` is the weight of the whole request; it is set when the tokens in `usage` are the tokens of this request
-    alone. `state_version` is the version of the schema of `state`.
+    alone. `state_version` is the version of the schema of `state`. `secret` is the adapter's secret, sealed; None leaves the
+    earlier one.
     """
 
     thread: str
@@ -97,6 +98,7 @@ class Complete(msgspec.Struct, frozen=True):
     now: int
     weight: int | None = None
     state_version: int = 1
+    secret: str | None = None
 
 
 class Fail(msgspec.Struct, frozen=True):

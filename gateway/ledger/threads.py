@@ -18,7 +18,8 @@ class ThreadRecord(msgspec.Struct, frozen=True):
 
     `lost`: the backend does not know the handle any more; the thread can only continue in a new epoch.
     `unsynced`: the backend may have more than the ledger, because the outcome of a service call is unknown.
-    `state_version`: the version of the adapter's schema of `adapter_state`.
+    `state_version`: the version of the adapter's schema of `adapter_state`. `adapter_secret`: the adapter's secret, sealed for
+    this thread.
     """
 
     id: str
@@ -33,6 +34,7 @@ class ThreadRecord(msgspec.Struct, frozen=True):
     lost: bool = False
     state_version: int = 1
     unsynced: bool = False
+    adapter_secret: str | None = None
 
 
 class ContextRecord(msgspec.Struct, frozen=True):

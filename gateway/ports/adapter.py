@@ -21,7 +21,8 @@ class ServiceRequest(msgspec.Struct, frozen=True):
     not hold, with owner GATEWAY the whole view. The last item is a UserItem, or an OutputItem when the call continues
     after tools ran; a UserItem may follow the outputs of open calls. `tools` are the tools that the model may call in
     addition to the backend's own; every call carries them, like the instructions. `handle` is None on the first call of
-    a chain and with owner GATEWAY. `state` is the adapter's own JSON from its last completed call. `context_id` is an
+    a chain and with owner GATEWAY. `state` is the adapter's own JSON from its last completed call, `secret` that which is
+    sealed in the database; it is None again where it cannot be opened, and after an import. `context_id` is an
     opaque label. `deadline` is a time of the monotonic clock, in seconds. `owner` is the owner of this conversation if
     it differs from the adapter's `ownership`, which only happens to an adapter that declares `either`.
     """
@@ -38,6 +39,7 @@ class ServiceRequest(msgspec.Struct, frozen=True):
     deadline: float
     owner: StorageOwner | None = None
     tools: tuple[ToolDeclaration, ...] = ()
+    secret: Json = None
 
 
 class CallStarted(msgspec.Struct, frozen=True):
@@ -204,7 +206,8 @@ class CallCompleted(msgspec.Struct, frozen=True):
     kept the call although it should not. `message` explains an ending other than COMPLETED. `finish` is the backend's
     reason for an incomplete answer (`max_output_tokens`, `content_filter`), without secrets, else None; callers are told
     only names that are known, and no call of such an answer runs.
-    `state` replaces the adapter's JSON unless it is None. `stored` is the backend's report that it kept (True) or did not
+    `state` replaces the adapter's JSON unless it is None, `secret` likewise, which is sealed in the database and in no export:
+    the place for a token. `stored` is the backend's report that it kept (True) or did not
     keep (False) this call. `usage` is the backend's report of tokens, in one of the forms that
     `gateway.core.usage` reads; its input tokens calibrate `history.max_tokens`.
     """
@@ -216,6 +219,7 @@ class CallCompleted(msgspec.Struct, frozen=True):
     finish: str | None = None
     state: Json = None
     stored: bool | None = None
+    secret: Json = None
 
 
 AdapterEvent = (

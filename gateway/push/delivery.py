@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from gateway.core.task_record import only_works
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import scheduled
+from gateway.foundation.sealing import UnreadableSecret
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
 from gateway.ledger.events import logged
 from gateway.ledger.port import PushLedger
 from gateway.ledger.push import AdvancePush, ClaimPush, CompletePush, DuePush, FailPush, PushConfig, PushState
 from gateway.push import bodies
 from gateway.push.bodies import UnknownVersion
-from gateway.push.secrets import UnreadableSecret
 from gateway.push.webhook import Outcome
 
 log = structlog.get_logger("gateway.push.delivery")

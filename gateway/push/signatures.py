@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from joserfc import jwt
 from joserfc.jwk import ECKey
 
+from gateway.foundation.sealing import derive_key
 from gateway.foundation.signing_keys import SigningKey
-from gateway.push.secrets import derive_key
 
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """The order of the curve P-256."""

@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from gateway.a2a.model import INTERRUPTED, TERMINAL
 from gateway.core.agents import Agent
+from gateway.engine.adapter_secrets import AdapterSecrets
 from gateway.engine.fanout import Fanout
 from gateway.engine.other_processes import LogTail
 from gateway.engine.preparation import Parked
@@ -40,6 +41,7 @@ class Runner:
         ledger: Ledger,
         fanout: Fanout,
         clock: Clock,
+        secrets: AdapterSecrets,
         lease: LeaseTimes | None = None,
         pace: Pace | None = None,
         access: AccessLog | None = None,
@@ -48,7 +50,7 @@ class Runner:
         self._fanout = fanout
         self._access = access
         self._lease = lease = lease or LeaseTimes()
-        self.runtime = runtime = Runtime(ledger, clock, clock.row_id(), lease.length, pace or Pace())
+        self.runtime = runtime = Runtime(ledger, clock, clock.row_id(), lease.length, pace or Pace(), secrets)
         self._queues = ThreadQueues()
         self._runs: dict[str, TurnRun] = {}
         self._reserved: dict[str, str] = {}

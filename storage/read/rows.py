@@ -55,11 +55,12 @@ def usage_or_null(payload: str | None, owner: str) -> Usage | None:
 
 
 def thread(row: Row | list[Any]) -> ThreadRecord:
-    thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost, version, unsynced = row
+    thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost, version, *rest = row
+    unsynced, secret = rest
     owner, handle_kind, lost, unsynced = StorageOwner(owner), HandleKind(handle_kind), bool(lost), bool(unsynced)
     state, version = json_or_null(state, f"thread {thread_id!r}"), version or 1
     return ThreadRecord(
-        thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost, version, unsynced
+        thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost, version, unsynced, secret
     )
 
 

@@ -114,6 +114,7 @@ class Thread(Row, table=True):
     state: str = _text()
     state_version: int | None = _integer()
     adapter_state: str | None = _text()
+    adapter_secret: str | None = _text()
 
 
 class Task(Row, table=True):

@@ -55,6 +55,7 @@ MOVE_HANDLE = Write(
         clean_handle=case((bindparam("clean") == ONE, bindparam("handle_out")), else_=thread.c.clean_handle),
         adapter_state=func.coalesce(bindparam("adapter_state"), thread.c.adapter_state),
         state_version=func.coalesce(bindparam("state_version"), thread.c.state_version),
+        adapter_secret=func.coalesce(bindparam("secret"), thread.c.adapter_secret),
         # A process that read the row before does not know the state of the conversation.
         generation=thread.c.generation + ONE,
     ),

@@ -10,15 +10,15 @@ from storage.sql.fragments import ZERO, Write, given, matches, some
 
 NOT_EXPORTED = {
     "context": {"tenant", "principal", "expires_at"},
-    "thread": {"lease_holder", "lease_until"},
+    "thread": {"lease_holder", "lease_until", "adapter_secret"},
     "task": {"tenant", "principal"},
     "input": {"tenant", "principal", "agent", "preferences"},
     "turn": {"process", "cancel_asked", "tries"},
     "tool_call": {"runs_left", "standing"},
     "history_item": {"weight"},
 }
-"""Columns that belong to the caller, to a running process or to an unfinished turn, or that follow from other
-columns."""
+"""Columns that belong to the caller, to a running process or to an unfinished turn, that follow from other columns, or that
+are secret."""
 
 
 TABLES = (context, thread, task, turn, input_, service_call, tool_call, history_item, event)

@@ -123,7 +123,11 @@ CLOSE_THREADS = Write(
         state=bindparam("state"),
         generation=thread.c.generation + ONE,
         **dict.fromkeys(
-            ("handle", "clean_handle", "adapter_state", "state_version", "lease_holder", "lease_until"), null()
+            (
+                *("handle", "clean_handle", "adapter_state", "state_version", "adapter_secret"),
+                *("lease_holder", "lease_until"),
+            ),
+            null(),
         ),
     ),
     rows=None,

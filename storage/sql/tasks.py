@@ -16,6 +16,7 @@ _THREAD = (
     (thread.c.state == word("lost")).label("lost"),
     thread.c.state_version,
     (thread.c.state == word("unsynced")).label("unsynced"),
+    thread.c.adapter_secret,
 )
 """The columns of ThreadRecord, in its order."""
 

@@ -94,6 +94,7 @@ BEGIN_EPOCH = Write(
         **given("storage_owner", "handle_kind", "handle", clean_handle="handle"),
         adapter_state=null(),
         state_version=null(),
+        adapter_secret=null(),
         state=word("open"),
     ),
 )

@@ -32,6 +32,7 @@ from gateway.a2a.model import (
 from gateway.a2a.tool_calls import URI
 from gateway.core.agents import Agent, AgentPolicies
 from gateway.core.tools.toolset import Toolset
+from gateway.engine.adapter_secrets import AdapterSecrets
 from gateway.engine.fanout import Fanout, StreamLimits
 from gateway.engine.runtime import Pace
 from gateway.foundation.clock import Clock
@@ -350,7 +351,8 @@ async def running_core(
         before(ledger)
         fanout = Fanout(limits or StreamLimits())
         waits = Waits()
-        runner = Runner(ledger, fanout, time.clock, lease, Pace(waits.pass_by, lambda: 1.0))
+        secrets = AdapterSecrets(await ledger.secret("adapters"))
+        runner = Runner(ledger, fanout, time.clock, secrets, lease, Pace(waits.pass_by, lambda: 1.0))
         drain = Drain()
         secret = await ledger.secret("page-token")
         operations = Operations(ledger, runner, fanout, time.clock, page_secret=secret, drain=drain)

@@ -27,6 +27,11 @@ class ResumingAdapter(ScriptedAdapter):
         self.resumed: list[str] = []
         self.cancelled: list[str] = []
 
+    @property
+    def requests_again(self) -> list[ServiceRequest]:
+        """The requests of the resumed calls."""
+        return self._retold.requests
+
     async def resume(self, request: ServiceRequest, call: Ongoing) -> AsyncGenerator[AdapterEvent, None]:
         self.resumed.append(name_of(call))
         async for event in self._retold.call(request):

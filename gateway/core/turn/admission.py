@@ -48,6 +48,7 @@ def admitted(event: AdapterEvent) -> AdapterEvent:
         case adapter.CallCompleted():
             _check_parts(event.message or ())
             _check(event.state, "the state of the adapter")
+            _check(event.secret, "the secret of the adapter")
             if (usage := storable(event.usage)) is not event.usage:
                 return msgspec.structs.replace(event, usage=usage)
     return event

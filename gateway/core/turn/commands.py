@@ -30,6 +30,7 @@ class CompleteCall(msgspec.Struct, frozen=True):
     usage: Json
     items: tuple[NewItem, ...]
     tool_calls: tuple[NewToolCall, ...]
+    secret: Json = None
 
 
 class AbortCall(msgspec.Struct, frozen=True):

@@ -365,7 +365,8 @@ class TurnMachine:
             self._decide(call, steps, None if continues else why_not, on_chain=on_chain)
         tracker.keep_stray_results()
         handle = event.handle if backend else None
-        out.append(commands.CompleteCall(handle, event.state, event.usage, tuple(self._kept_items()), tracker.rows()))
+        items = tuple(self._kept_items())
+        out.append(commands.CompleteCall(handle, event.state, event.usage, items, tracker.rows(), event.secret))
         if conflict is not None:
             out.append(conflict)
         asked = [call for call in unanswered if call.executor != "backend" or call.question]

@@ -4,11 +4,13 @@ failed explicitly, and the backend is never sent what it holds.
 Source: docs/state-model.md, section 8 (step 2) and scenario 51.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
 from msgspec.structs import replace
 
+from gateway.a2a.model import Json
 from gateway.core import commit_points, ownership
 from gateway.core.agents import Agent, AgentPolicies
 from gateway.core.history import View
@@ -60,13 +62,14 @@ def must_reconcile(
 @dataclass(frozen=True, slots=True)
 class UnknownOutcome:
     """A service call of a thread whose end the gateway did not receive. `view` holds the items that the call
-    carried."""
+    carried. `seal` makes the record of a secret that its end brings."""
 
     agent: Agent
     thread: ThreadRecord
     call: UnknownCall
     owned: Ownership
     view: View
+    seal: Callable[[Json], str | None]
 
 
 def names(unknown: UnknownOutcome) -> Ongoing | None:
@@ -137,7 +140,8 @@ def _completed(
 ) -> tuple[CommitPoint, ...]:
     thread, call = unknown.thread, unknown.call
     version = unknown.agent.adapter.ownership.state_version
-    complete = commit_points.complete(thread, call.turn, call.id, end, sent, version, clock.now())
+    secret = unknown.seal(end.secret)
+    complete = commit_points.complete(thread, call.turn, call.id, end, sent, version, clock.now(), secret=secret)
     kept = () if end.handle is None else (KeepHandle(thread.id, end.handle),)
     return (MarkSynced(thread.id, thread.generation), complete, *kept)
 

@@ -7,6 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.core.agents import Agent
+from gateway.engine.adapter_secrets import AdapterSecrets
 from gateway.engine.runtime import Breakers, Pace, Runtime
 from gateway.foundation.retry import COOLDOWN, FAILURES
 from gateway.ledger.threads import ThreadRecord
@@ -184,7 +185,7 @@ def test_a_backend_does_not_show_its_account() -> None:
 
 
 def runtime(core: Core, time: Time) -> Runtime:
-    return Runtime(core.ledger, time.clock, "me", 2.5, Pace())
+    return Runtime(core.ledger, time.clock, "me", 2.5, Pace(), AdapterSecrets(b"k" * 32))
 
 
 async def test_a_call_is_prepared_from_the_thread_as_it_is_with_a_lease_from_now_on(core: Core) -> None:

@@ -11,11 +11,11 @@ from a2a.compat.v0_3.types import Task as Task03
 
 from gateway.a2a.errors import InvalidParams
 from gateway.a2a.model import Part
+from gateway.foundation.sealing import UnreadableSecret
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.push import AdvancePush
 from gateway.ports.adapter import CallCompleted, DirectReply, Ending, TextDelta
 from gateway.push.delivery import RETRY_WAITS, PushLimits
-from gateway.push.secrets import UnreadableSecret
 from gateway.push.webhook import Outcome
 from tests.support.core import START, Core, logged, query, soon, until
 from tests.support.push_harness import OK, PushHarness

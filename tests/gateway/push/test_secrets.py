@@ -2,7 +2,8 @@
 
 import pytest
 
-from gateway.push.secrets import SecretBox, Secrets, UnreadableSecret, derive_key
+from gateway.foundation.sealing import UnreadableSecret
+from gateway.push.secrets import SecretBox, Secrets
 
 KEY = b"k" * 32
 SECRETS = Secrets("token-canary", "credentials-canary")
@@ -42,8 +43,3 @@ def test_a_truncated_or_changed_secret_is_not_opened(cut: int) -> None:
     changed[-1 - cut] ^= 1
     with pytest.raises(UnreadableSecret):
         SecretBox(KEY).open(bytes(changed), PLACE)
-
-
-def test_keys_for_different_purposes_have_nothing_in_common() -> None:
-    assert derive_key(KEY, b"one", 32) != derive_key(KEY, b"other", 32)
-    assert derive_key(KEY, b"one", 32) == derive_key(KEY, b"one", 32)

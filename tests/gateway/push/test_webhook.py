@@ -5,8 +5,9 @@ import base64
 import pytest
 from msgspec.structs import replace
 
+from gateway.foundation.sealing import UnreadableSecret
 from gateway.ledger.push import PushConfig
-from gateway.push.secrets import SecretBox, Secrets, UnreadableSecret
+from gateway.push.secrets import SecretBox, Secrets
 from gateway.push.signatures import Signer
 from gateway.push.webhook import Outcome, WebhookRequests, webhook_id
 

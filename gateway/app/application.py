@@ -23,6 +23,7 @@ from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import Drain
 from gateway.http.auth import KeyAuthentication, NoAuthentication
+from gateway.http.card_refresh import CardRefresh, keep_descriptions
 from gateway.http.health import Health
 from gateway.http.host_guard import HostGuard, allowed_hosts
 from gateway.http.pipeline import Pipeline
@@ -93,6 +94,7 @@ class Gateway:
         self._contexts = Contexts(ledger, runner, fanout, clock)
         self._transfer = ContextTransfer(ledger, clock)
         self._expiry = QuestionExpiry(ledger, runner, PausedTurns(ledger, runner, fanout, clock), clock, self._agents)
+        self._refresh = CardRefresh(self._agents, clock, config.cards.refresh)
         self._retention = Retention(ledger, self._contexts, clock, build.lifetimes(config))
         self._health = Health(ledger, self.drain)
         self._keys = KeyAuthentication(ledger, clock)
@@ -109,15 +111,18 @@ class Gateway:
         async with _closed_unless_used(sources) as used:
             agents = build.build_agents(config, self._registry, sources)
             await refuse_misfits(config, sources)
+            keep_descriptions(self.app.agents, agents, self._clock.now())
             self.app.replace(self._loaded(config, agents, sources))
             used()
         self._fanout.limits = build.stream_limits(config)
         self._quotas.limit(build.quota_limits(config))
         self._retention.lifetimes = build.lifetimes(config)
+        self._refresh.interval = config.cards.refresh
+        self._refresh.wake()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        jobs = [self._deletions.run(), self._retention.run(), self._expiry.run(), self._keys.run()]
+        jobs = [self._deletions.run(), self._retention.run(), self._expiry.run(), self._keys.run(), self._refresh.run()]
         if self._push is not None:
             jobs.append(self._push.run())
         async with self.app.open(), self.runner.running(), asyncio.TaskGroup() as group:
@@ -173,8 +178,9 @@ class Gateway:
         return LoadedConfig(app, agents, pipeline, tuple(each.source for each in sources.values()))
 
     async def _wait_unused(self, agents: Agents) -> None:
-        """Returns when neither a deletion nor a turn uses these agents, which a reload has replaced."""
+        """Returns when no deletion, question for a description or turn uses these agents, which a reload has replaced."""
         await self._deletions.wait_current()
+        await self._refresh.wait_current()
         await self.runner.unused(agents)
 
 

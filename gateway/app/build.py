@@ -17,6 +17,7 @@ from gateway.config.gateway import GatewayConfig, PushConfig, StorageConfig
 from gateway.config.plugins import Registry
 from gateway.config.tools import ToolCallsConfig, ToolConfig
 from gateway.core.agents import Agent, AgentPolicies, Agents
+from gateway.core.described_card import AgentCards, DescribedCard
 from gateway.core.ownership import contradiction
 from gateway.engine.adapter_secrets import AdapterSecrets
 from gateway.engine.fanout import StreamLimits
@@ -31,7 +32,8 @@ from gateway.ledger.port import Ledger
 from gateway.maintenance.retention import Lifetimes
 from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import QuotaLimits
-from gateway.ports.capabilities import HasBackend
+from gateway.ports.adapter import AnyAdapterFactory
+from gateway.ports.capabilities import CanDescribe, Description, HasBackend
 from gateway.ports.tools import ToolDeclaration
 from gateway.push.delivery import PushLimits
 from gateway.push.dispatcher import Dispatcher
@@ -104,36 +106,55 @@ def build_agent(
             raise ValueError(
                 "card.extended is for callers who say who they are, but auth.mode is none, so nobody does: set it to any_of"
             )
-        card = build_card(
-            name,
-            agent.card,
-            config.server.public_url,
-            input_modes=factory.input_modes,
-            output_modes=factory.output_modes,
-            provider=config.cards.provider,
-            tool_calls=_showing(agent.tool_calls),
-            approvals=any(rule.ask for rule in agent.approvals) or factory.asks(agent.settings),
-            client_tools=factory.tools,
-            push_notifications=config.push.enabled,
-            api_keys=config.auth.api_keys.enabled,
-            versions=(v1_0.VERSION, v1_1.VERSION) if config.protocol.draft_1_1 else (v1_0.VERSION,),
-            grpc=config.server.grpc_address,
-        )
-        card = signed(card, signer)
+        present = partial(_cards, name, agent, config, factory, signer)
+        cards = present(None)
     except ValueError as error:
         raise ValueError(f"agents.{name}: {error}") from error
+    described = DescribedCard(present, cards) if isinstance(adapter, CanDescribe) else None
+    extended = None if cards.extended is None or described is None else described.extended
     return Agent(
         name=name,
-        card=card,
+        card=cards.public,
         adapter=adapter,
         tenant=agent.card.tenant,
-        input_modes=card.default_input_modes,
-        output_modes=card.default_output_modes,
+        input_modes=cards.public.default_input_modes,
+        output_modes=cards.public.default_output_modes,
         policies=policies,
         toolset=SourceToolset([sources[each] for each in agent.tools]) if agent.tools else None,
         backend=adapter.backend if isinstance(adapter, HasBackend) else None,
-        extended=None if agent.card.extended is None else _extended(card, agent.card.extended, signer),
+        extended=extended or cards.extended,
+        described=described,
     )
+
+
+def _cards(
+    name: str,
+    agent: AgentConfig,
+    config: GatewayConfig,
+    factory: AnyAdapterFactory,
+    signer: "CardSigner | None",
+    description: Description | None,
+) -> AgentCards:
+    """The cards of an agent that its backend describes so. Raises: ValueError."""
+    card = build_card(
+        name,
+        agent.card,
+        config.server.public_url,
+        input_modes=factory.input_modes,
+        output_modes=factory.output_modes,
+        provider=config.cards.provider,
+        tool_calls=_showing(agent.tool_calls),
+        approvals=any(rule.ask for rule in agent.approvals) or factory.asks(agent.settings),
+        client_tools=factory.tools,
+        push_notifications=config.push.enabled,
+        api_keys=config.auth.api_keys.enabled,
+        versions=(v1_0.VERSION, v1_1.VERSION) if config.protocol.draft_1_1 else (v1_0.VERSION,),
+        grpc=config.server.grpc_address,
+        described=description,
+    )
+    public = signed(card, signer)
+    extended = None if agent.card.extended is None else _extended(public, agent.card.extended, signer)
+    return AgentCards(public, extended)
 
 
 def _extended(public: AgentCard, config: ExtendedCardConfig, signer: "CardSigner | None") -> ExtendedCard:

@@ -328,6 +328,9 @@ class CardsConfig(Settings):
 
     provider: ProviderConfig | None = Field(None, description="Who offers the agents.")
     signing: CardSigningConfig | None = Field(None, description="Sign the cards; they are not when not given.")
+    refresh: Annotated[Duration, Field(ge=duration("10s"))] = Field(
+        duration("5m"), description="How often backends that describe their agents are asked."
+    )
 
 
 class GatewaySections(Settings):

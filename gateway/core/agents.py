@@ -8,6 +8,7 @@ from typing import Literal
 from gateway.a2a.errors import NotFound, echo, invalid
 from gateway.a2a.model import AgentCard
 from gateway.a2a.tool_calls import Visibility
+from gateway.core.described_card import DescribedCard
 from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.core.tools.toolset import Toolset
 from gateway.ports.adapter import Adapter
@@ -61,7 +62,8 @@ class AgentPolicies:
 class Agent:
     """One agent of the gateway. `name` is its part of the URL. In `tenant` fields, both `tenant` and `name` identify
     the agent. `backend` is the backend of the adapter, if the adapter names one. `extended` makes the extended card for a
-    principal; without it there is none."""
+    principal; without it there is none. `card` and the modes are those of the configuration; with `described`, they are what
+    is said before the backend has described the agent."""
 
     name: str
     card: AgentCard
@@ -73,6 +75,22 @@ class Agent:
     toolset: Toolset | None = None
     backend: Backend | None = None
     extended: Callable[[str], AgentCard] | None = None
+    described: DescribedCard | None = None
+
+    @property
+    def public_card(self) -> AgentCard:
+        """The card as it is now."""
+        return self.card if self.described is None else self.described.cards.public
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """The media types that its card says it takes."""
+        return self.input_modes if self.described is None else self.public_card.default_input_modes
+
+    @property
+    def makes(self) -> tuple[str, ...]:
+        """The media types that its card says it gives."""
+        return self.output_modes if self.described is None else self.public_card.default_output_modes
 
 
 class Agents:

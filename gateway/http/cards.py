@@ -4,7 +4,8 @@ Source: A2A 1.0, sections 4.4 and 8. Law: cards are public; they say how a calle
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,8 +22,10 @@ from gateway.config.agents import CardConfig, SkillConfig
 from gateway.config.gateway import ProviderConfig
 from gateway.config.settings import Settings
 from gateway.core.agents import Agent, Agents
+from gateway.core.described_card import usable
 from gateway.http.documents import CachedDocument
 from gateway.http.reply import rest_reply
+from gateway.ports.capabilities import Description
 
 if TYPE_CHECKING:
     from gateway.http.card_signatures import CardSigner
@@ -49,16 +52,20 @@ def build_card(
     api_keys: bool = False,
     versions: Sequence[str] = (v1_0.VERSION,),
     grpc: str | None = None,
+    described: Description | None = None,
 ) -> AgentCard:
     """The card of the agent called `name`; without skills, the agent itself is its one skill.
 
-    `public_url` is the gateway's. The modes are those of the adapter, for a `card` that names none. `client_tools` says that
+    `described` is what the backend says of the agent, for what `card` does not say. `public_url` is the gateway's. The modes
+    are those of the adapter, for a card and a description that name none. `client_tools` says that
     callers may bring tools of their own. `versions` are those of A2A that each interface over HTTP speaks, the preferred one
     first. `grpc` is the address of the gateway's gRPC port, if it has one.
     """
     address = agent_url(name, public_url)
-    title = card.name or name
-    description = card.description or f"The agent {title}"
+    told = Description() if described is None else usable(described, input_modes, output_modes)
+    title = card.name or told.name or name
+    description = card.description or told.description or f"The agent {title}"
+    version = card.version if told.version is None or "version" in card.model_fields_set else told.version
     extensions = card_extensions(tool_calls or Visibility(), approvals=approvals, client_tools=client_tools)
     over_http = (
         model.AgentInterface(url=address, protocol_binding=binding, tenant=card.tenant, protocol_version=version)
@@ -78,18 +85,18 @@ def build_card(
         description=description,
         supported_interfaces=(*over_http, *over_grpc),
         provider=model.AgentProvider(**_given(provider)) if provider else None,
-        version=card.version,
-        documentation_url=card.documentation_url,
+        version=version,
+        documentation_url=card.documentation_url or told.documentation_url,
         capabilities=model.AgentCapabilities(
             streaming=True,
             push_notifications=push_notifications,
             extensions=(*extensions, *(model.AgentExtension(**_given(each)) for each in card.extensions)) or None,
             extended_agent_card=card.extended is not None,
         ),
-        default_input_modes=card.input_modes or input_modes,
-        default_output_modes=card.output_modes or output_modes,
-        skills=tuple(map(agent_skill, card.skills)) or (only_skill,),
-        icon_url=card.icon_url,
+        default_input_modes=card.input_modes or told.input_modes or input_modes,
+        default_output_modes=card.output_modes or told.output_modes or output_modes,
+        skills=tuple(map(agent_skill, card.skills)) or told.skills or (only_skill,),
+        icon_url=card.icon_url or told.icon_url,
         security_schemes=API_KEY_SCHEMES if api_keys else None,
         security_requirements=tuple({"schemes": {scheme: {"list": []}}} for scheme in API_KEY_SCHEMES)
         if api_keys
@@ -120,19 +127,16 @@ def agent_url(name: str, public_url: str) -> str:
 
 
 class Cards:
-    """The encoded cards of all agents. As an ASGI application: the card of the agent that needs no name."""
+    """The encoded cards of all agents, each encoded again when its backend describes it otherwise. As an ASGI application: the
+    card of the agent that needs no name."""
 
     def __init__(self, agents: Agents, public_url: str, started: datetime) -> None:
-        """`started` is the time since which these cards are valid."""
+        """`started` is the time since which the cards of the configuration are valid."""
         self._agents = agents
-        cards = {agent.name: card_json(agent.card) for agent in agents}
-        self._cards = {name: _cached(card, [card], started) for name, card in cards.items()}
-        addresses = {name: agent_url(name, public_url) for name in cards}
-        listing = [
-            {**card, "agent": name, "url": addresses[name], "cardUrl": f"{addresses[name]}/.well-known/agent-card.json"}
-            for name, card in cards.items()
-        ]
-        self._list = _cached({"agents": listing}, listing, started)
+        self._started = started
+        self._addresses = {agent.name: agent_url(agent.name, public_url) for agent in agents}
+        self._cards: dict[str, _Encoded] = {agent.name: self._encoded(agent) for agent in agents}
+        self._list = self._listing()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.serve(None, scope, receive, send)
@@ -145,15 +149,52 @@ class Cards:
         except NotFound as error:
             await rest_reply(error)(scope, receive, send)
             return
-        await self._cards[found.name](scope, receive, send)
+        self._update()
+        await self._cards[found.name].document(scope, receive, send)
 
     async def serve_list(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._update()
         await self._list(scope, receive, send)
 
     def _unnamed(self) -> Agent:
         if self._agents.default is None:
             raise NotFound(f"no agent is the default here; GET /a2a lists them: {', '.join(self._agents.by_name)}")
         return self._agents.default
+
+    def _update(self) -> None:
+        changed = [agent for agent in self._agents if agent.public_card is not self._cards[agent.name].card]
+        if changed:
+            self._cards |= {agent.name: self._encoded(agent) for agent in changed}
+            self._list = self._listing()
+
+    def _encoded(self, agent: Agent) -> "_Encoded":
+        card = card_json(agent.public_card)
+        told = None if agent.described is None else agent.described.since
+        since = self._started if told is None else max(self._started, datetime.fromtimestamp(told / 1000, UTC))
+        return _Encoded(agent.public_card, card, _cached(card, [card], since), since)
+
+    def _listing(self) -> CachedDocument:
+        listing = [
+            {
+                **each.json,
+                "agent": name,
+                "url": self._addresses[name],
+                "cardUrl": f"{self._addresses[name]}/.well-known/agent-card.json",
+            }
+            for name, each in self._cards.items()
+        ]
+        since = max((each.since for each in self._cards.values()), default=self._started)
+        return _cached({"agents": listing}, listing, since)
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """A card in the form in which it is served since this time."""
+
+    card: AgentCard
+    json: dict[str, Json]
+    document: CachedDocument
+    since: datetime
 
 
 def _cached(document: Json, cards: Sequence[dict[str, Json]], started: datetime) -> CachedDocument:

@@ -119,13 +119,11 @@ def check_content(agent: Agent, request: SendMessageRequest) -> None:
         kind = media_type(part)
         if _is_for_the_gateway(request.message, part):
             continue
-        if not _offered(kind, agent.input_modes):
-            raise _unsupported(f"message.parts[{index}]", f"{echo(kind)} is not taken", agent.input_modes)
+        if not _offered(kind, agent.takes):
+            raise _unsupported(f"message.parts[{index}]", f"{echo(kind)} is not taken", agent.takes)
     accepted = _output_modes(request)
-    if accepted and not any(_offered(mode, agent.output_modes) for mode in accepted):
-        raise _unsupported(
-            "configuration.acceptedOutputModes", f"{echo(list(accepted))} is not made", agent.output_modes
-        )
+    if accepted and not any(_offered(mode, agent.makes) for mode in accepted):
+        raise _unsupported("configuration.acceptedOutputModes", f"{echo(list(accepted))} is not made", agent.makes)
 
 
 def _is_for_the_gateway(message: Message, part: Part) -> bool:

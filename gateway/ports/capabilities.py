@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-from gateway.a2a.model import Json, Message
+from gateway.a2a.model import AgentSkill, Json, Message
 from gateway.ports.adapter import AdapterEvent, ServiceRequest
 
 
@@ -30,6 +30,30 @@ class CanProbe(Protocol):
 
     async def probe(self) -> ProbeReport:
         """Raises: AdapterError when the backend cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """An agent as its backend describes it. None and an empty tuple stand for what the backend does not say. The modes are
+    media types."""
+
+    name: str | None = None
+    description: str | None = None
+    version: str | None = None
+    skills: tuple[AgentSkill, ...] = ()
+    input_modes: tuple[str, ...] = ()
+    output_modes: tuple[str, ...] = ()
+    documentation_url: str | None = None
+    icon_url: str | None = None
+
+
+@runtime_checkable
+class CanDescribe(Protocol):
+    """Knows what the agent's card can say, as an agent with a card of its own does."""
+
+    async def describe(self) -> Description:
+        """Asked at the start and then now and then, in the background. Changes nothing at the backend. Raises: AdapterError
+        when the backend gave no description."""
 
 
 @dataclass(frozen=True, slots=True)

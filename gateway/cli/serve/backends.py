@@ -8,7 +8,7 @@ from gateway.a2a.model import Json
 from gateway.cli.console.output import Output, print_json, visible
 from gateway.config.plugins import InstalledAdapter, Registry
 from gateway.ports.adapter import AnyAdapterFactory, StateKind
-from gateway.ports.capabilities import CanCancel, CanFetch, CanForget, CanListTail, CanProbe, CanResume
+from gateway.ports.capabilities import CanCancel, CanDescribe, CanFetch, CanForget, CanListTail, CanProbe, CanResume
 from gateway.ports.conversation import HandleKind, StorageOwner
 
 _ABILITIES: Mapping[str, type] = {
@@ -18,6 +18,7 @@ _ABILITIES: Mapping[str, type] = {
     "reconcile": CanListTail,
     "delete": CanForget,
     "probe": CanProbe,
+    "describe": CanDescribe,
 }
 _OF_WHAT_THE_SERVICE_KEEPS = frozenset({"fetch", "reconcile", "delete"})
 _NO_FILES = frozenset({"text/plain", "application/json"})

@@ -30,7 +30,7 @@ from gateway.foundation.logs import configure_logging
 from gateway.foundation.tls import tls_problem
 from gateway.http.server import listen
 from gateway.ports.adapter import AdapterError, ErrorClass
-from gateway.ports.capabilities import CanProbe, ProbeReport
+from gateway.ports.capabilities import CanDescribe, CanProbe, Description, ProbeReport
 from gateway.ports.tools import ProgramNotStarted, TlsFailed, ToolError
 
 _PRECEDENCE = (ExitCode.UNREACHABLE, ExitCode.NOT_AUTHORISED, ExitCode.CONFIG_INVALID, ExitCode.TRY_AGAIN)
@@ -222,9 +222,10 @@ async def _probe_source(attached: AttachedSource) -> tuple[_Finding, Listing | N
 async def _probe_agent(agent: AgentConfig) -> _Finding:
     adapter = Registry().factory(agent.type).build(agent.settings)
     try:
-        if not isinstance(adapter, CanProbe):
+        if not isinstance(adapter, CanProbe | CanDescribe):
             return ExitCode.OK, f"an agent of type {agent.type} cannot be asked without a message"
-        report = await adapter.probe()
+        report = await adapter.probe() if isinstance(adapter, CanProbe) else ProbeReport()
+        described = await adapter.describe() if isinstance(adapter, CanDescribe) else None
     except AdapterError as error:
         if error.kind is ErrorClass.UNREACHABLE and tls_problem(error, "`ca`") is not None:
             return ExitCode.UNREACHABLE, f"cannot be used: {error.detail}"
@@ -236,7 +237,15 @@ async def _probe_agent(agent: AgentConfig) -> _Finding:
         return ExitCode.UNREACHABLE, f"cannot be used: it raised {type(error).__name__}: {error}"
     finally:
         await adapter.aclose()
-    return ExitCode.OK, "; ".join(_sentences(report)) or "works"
+    told = [*_sentences(report), *([] if described is None else [_described(described)])]
+    return ExitCode.OK, "; ".join(told) or "works"
+
+
+def _described(description: Description) -> str:
+    """What the card would say without words of the operator."""
+    name = f"it calls itself {display(description.name)}" if description.name else "it tells no name"
+    skills = [skill.id for skill in description.skills]
+    return f"{name}, with the skills {', '.join(skills)}" if skills else f"{name}, with no skills"
 
 
 def _sentences(report: ProbeReport) -> Iterator[str]:

@@ -27,6 +27,7 @@ from tests.emulators.server import Emulator
 from tests.gateway.cli.conftest import CommandLine, Ended
 from tests.support.certificates import certificate, server_context
 from tests.support.forward_proxy import forward_proxy
+from tests.support.installed import install, run
 
 KEY = "sk-proj-0123456789abcdef"
 Check: TypeAlias = Callable[..., Awaitable[Ended]]
@@ -407,3 +408,54 @@ async def test_each_mcp_server_that_does_not_work_is_one_line_and_the_others_are
     problems = [line.split(": ", 2) for line in found.err.splitlines() if line.startswith(f"{file}:")]
     assert [path for _, path, _ in problems] == [f"tools.{name}" for name in wrong]
     assert all(text.startswith("cannot be used") and len(text) < 400 for _, _, text in problems)
+
+
+# --- a backend that describes its agent ---
+
+DESCRIBING = """
+from gateway.a2a.model import AgentSkill
+from gateway.config.settings import Settings
+from gateway.ports.adapter import AdapterError, AdapterFactory, ErrorClass, StateKind
+from gateway.ports.capabilities import Description
+from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
+
+
+class Upstream(Settings):
+    knows: str = ""
+
+
+class Adapter:
+    ownership = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
+
+    def __init__(self, settings):
+        self.knows = settings.knows
+
+    async def call(self, request):
+        yield
+
+    async def describe(self):
+        if self.knows == "down":
+            raise AdapterError(ErrorClass.UNREACHABLE, "connection refused")
+        skill = AgentSkill(id="book", name="Book", description="Books", tags=("t",))
+        return Description(name="Travel", skills=(skill,)) if self.knows else Description()
+
+    async def aclose(self):
+        pass
+
+
+states = (StateKind(StorageOwner.GATEWAY, HandleKind.NONE, Adapter),)
+factory = AdapterFactory(Upstream, Adapter, "An agent with a card", states)
+"""
+
+
+def test_what_a_backend_describes_is_shown(tmp_path: Path) -> None:
+    install(tmp_path, {"acme-upstream": {"upstream": "upstream:factory"}}, {"upstream": DESCRIBING})
+    agents = "a: {type: upstream, knows: itself}, b: {type: upstream}, c: {type: upstream, knows: down}"
+    (tmp_path / "gateway.yaml").write_text(f"version: 1\nagents: {{{agents}}}\n")
+    ended = run(tmp_path, "check", "--live")
+    assert ended.stdout.splitlines()[1:] == [
+        "gateway.yaml: agents.a: it calls itself 'Travel', with the skills book",
+        "gateway.yaml: agents.b: it tells no name, with no skills",
+    ]
+    assert (ended.returncode, "agents.c: cannot be used (connection refused)" in ended.stderr) == (69, True)
+    assert "  gateway  streaming, tools, describe" in run(tmp_path, "backends").stdout.splitlines()

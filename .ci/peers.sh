@@ -101,7 +101,7 @@ for peer in ogx agentserver llmock adk a2a-sdk-0.3 agent-framework strands beeai
     unless_stamped "$peer" "$pins/$peer/requirements.txt" install_python_peer "$peer" &
     installs+=($!)
 done
-for peer in aimock mcp-everything agui a2a-js a2a-js-0.3; do
+for peer in aimock mcp-everything agui a2a-js a2a-js-0.3 oauth2-mock-server; do
     unless_stamped "$peer" "$pins/$peer/package.json" install_node_peer "$peer" &
     installs+=($!)
 done

@@ -89,7 +89,7 @@ class EventReader:
         """The last event of a stream that lacks the empty line after it; empty unless the event is complete."""
         block = b"".join(self._pending)
         data = _data(block if self._started else block.removeprefix(BOM))
-        return data if is_whole(data) else b""
+        return data if not data or is_whole(data) else b""
 
     def _keep(self, piece: bytes) -> None:
         if piece:

@@ -140,6 +140,19 @@ def llmock(directory: Path) -> Iterator[Llmock]:
         yield peer
 
 
+@contextmanager
+def authorization_server(directory: Path) -> Iterator[Peer]:
+    """Runs oauth2-mock-server, which gives a token to every client; `url` is its token endpoint."""
+    script = "oauth2-mock-server/node_modules/oauth2-mock-server/dist/oauth2-mock-server.mjs"
+    node, program = _node(), _installed("oauth2-mock-server", script)
+    port = free_port()
+    origin = f"http://127.0.0.1:{port}"
+    peer = Peer("oauth2-mock-server", origin, f"{origin}/token", directory / "oauth2-mock-server.log")
+    command = [node, program, "-a", "127.0.0.1", "-p", port]
+    with _child(peer, command, directory, ready="/.well-known/openid-configuration"):
+        yield peer
+
+
 def mcp_everything() -> tuple[str, str]:
     """The command of MCP's own test server, without its argument `stdio` or `streamableHttp`."""
     script = "mcp-everything/node_modules/@modelcontextprotocol/server-everything/dist/index.js"

@@ -10,7 +10,13 @@ from typing import Any
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import RefreshableCredentials
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, MetadataRetrievalError, NoCredentialsError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    HTTPClientError,
+    NoCredentialsError,
+)
 from botocore.session import Session
 
 from adapters.http.credentials.settings import AwsAuth
@@ -32,6 +38,7 @@ class AwsSigning(Credential):
         self._service = auth.service
         self._session = Session(profile=auth.profile)
         try:
+            self._session.get_scoped_config()
             region = auth.region or self._session.get_config_variable("region")
         except BotoCoreError as error:
             raise ValueError(f"credentials of type aws: {error}") from error
@@ -73,7 +80,7 @@ class AwsSigning(Credential):
         return self._credentials
 
     def _failed(self, error: Exception) -> AdapterError:
-        unheard = isinstance(error, HTTPClientError | MetadataRetrievalError)
+        unheard = isinstance(error, HTTPClientError | CredentialRetrievalError)
         kind = ErrorClass.UNREACHABLE if unheard else ErrorClass.UNAUTHORISED
         hint = f"; {_CHAIN}" if isinstance(error, NoCredentialsError) else ""
         return self._failures.error(kind, f"no AWS keys: {error}{hint}")

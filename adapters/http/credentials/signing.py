@@ -1,9 +1,9 @@
 """From the settings of `auth:` to what an HttpClient takes."""
 
-from adapters.http.credentials.extras import needing
 from adapters.http.credentials.oauth2 import oauth2_token
 from adapters.http.credentials.settings import ApiKeyAuth, AwsAuth, EntraAuth, OAuth2Auth
 from adapters.http.credentials.tokens import BearerToken
+from adapters.http.extras import needing
 from adapters.http.failures import Failures
 from adapters.http.settings import Timeouts
 from adapters.http.signing import Signing
@@ -29,10 +29,12 @@ def signing_of(auth: AnyAuth, failures: Failures, timeouts: Timeouts, route: Rou
         case OAuth2Auth():
             return BearerToken(oauth2_token(auth, failures, timeouts, elsewhere), failures)
         case EntraAuth():
-            entra = needing("azure-identity", "azure", auth.type, "adapters.http.credentials.entra")
+            entra = needing(
+                f"credentials of type {auth.type}", "azure-identity", "azure", "adapters.http.credentials.entra"
+            )
             return BearerToken(entra.entra_token(auth, failures, timeouts, elsewhere), failures)
         case AwsAuth():
-            aws = needing("botocore", "aws", auth.type, "adapters.http.credentials.aws")
+            aws = needing(f"credentials of type {auth.type}", "botocore", "aws", "adapters.http.credentials.aws")
             signing: Signing = aws.AwsSigning(auth, failures)
             return signing
     return None

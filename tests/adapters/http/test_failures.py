@@ -234,3 +234,15 @@ def test_a_text_stays_readable_beside_a_secret_of_less_than_four_characters(shor
 def test_a_secret_that_is_a_part_of_another_leaves_nothing_of_it(secrets: tuple[str, ...]) -> None:
     detail = Failures(secrets).error(ErrorClass.UNAUTHORISED, f"4bcd and 4bcd5678 and {KEY}").detail
     assert detail == "*** and *** and ***"
+
+
+def test_a_secret_with_spaces_is_masked_whole() -> None:
+    assert Failures(("Key of the team",)).detail("Key of the team; Key ofX") == "***; ***"
+
+
+def test_a_secret_that_comes_at_run_time_is_masked_until_many_others_have_come() -> None:
+    failures = Failures((KEY,))
+    failures.hide("token-a", "token-b")
+    assert failures.detail(f"token-a token-b {KEY}") == "*** *** ***"
+    failures.hide(*(f"other-{number}" for number in range(15)))
+    assert failures.detail(f"token-a token-b other-14 {KEY}") == "token-a *** *** ***"

@@ -324,7 +324,7 @@ class TestFaults:
             await end(exchange)
 
         server = await raw(answer)
-        async with connect(between_bytes=0.9).websocket(ws(server)) as socket:
+        async with connect(between_bytes=1.5).websocket(ws(server)) as socket:
             assert await texts(socket) == ["1"]
 
     @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The forms of `auth:`: what each needs, and what no text shows."""
 
+import re
+import sys
 from typing import Any
 
 import pytest
@@ -84,3 +86,23 @@ def test_no_text_quotes_a_secret_of_the_settings(given: dict[str, Any]) -> None:
 def test_agents_with_the_same_credentials_share_an_account(given: dict[str, Any]) -> None:
     one, same = _auth.validate_python(given), _auth.validate_python(given)
     assert len({one, same}) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "package", "extra"),
+    [
+        ({**_ENTRA, "identity": "managed"}, "azure.identity", "azure"),
+        ({"type": "aws", "service": "bedrock"}, "botocore", "aws"),
+    ],
+    ids=["entra", "aws"],
+)
+def test_without_its_package_a_form_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], package: str, extra: str
+) -> None:
+    monkeypatch.delitem(sys.modules, f"adapters.http.credentials.{given['type']}", raising=False)
+    for name in [name for name in sys.modules if name.startswith(package)]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ValueError, match=re.escape(f"install it with: pip install 'a2a-gateway[{extra}]'")) as caught:
+        signing_of(_auth.validate_python(given), Failures(()), Timeouts())
+    assert str(caught.value).startswith(f"credentials of type {given['type']} need the package")

@@ -137,6 +137,9 @@ def _below(kind: Any, key: str | int) -> list[Any]:
 def _holds_secret(kind: Any) -> bool:
     if isinstance(kind, type) and issubclass(kind, SecretStr | SecretBytes):
         return True
+    if _is_model(kind):
+        # A secret may stand in the place of the mapping that should hold it.
+        return any(_holds_secret(field.annotation) for field in kind.model_fields.values())
     return any(_holds_secret(part) for part in typing.get_args(kind))
 
 
@@ -168,6 +171,11 @@ def explain(misfit: Misfit, shape: Shape) -> str:
             if isinstance(misfit.value, str) and misfit.value and shape.is_secret(misfit.path):
                 message = message.replace(misfit.value, "***")
             return message + origin
+        case "union_tag_not_found":
+            return f"needs {context['discriminator']}, which says of what form it is" + origin
+        case "union_tag_invalid":
+            known = str(context["expected_tags"]).replace("'", "")
+            return f"{context['discriminator']} must be one of {known}, not {display(context['tag'])}" + origin
     context = _limits(context, misfit.value)
     requirement = _requirement(kind, context, misfit.error["msg"])
     return requirement + _found(misfit, shape) + origin + _remedy(misfit, kind, context)

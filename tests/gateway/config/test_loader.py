@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, Literal
 
 import pytest
 from pydantic import BaseModel, Field, SecretStr, field_validator, model_validator
@@ -18,7 +19,19 @@ class Retry(Settings):
     pause: Duration = 1.0
 
 
+class KeyAuth(Settings):
+    type: Literal["key"]
+    key: SecretStr
+
+
+class TokenAuth(Settings):
+    type: Literal["token"]
+    url: str
+    secret: SecretStr
+
+
 class ChatSettings(Settings):
+    auth: Annotated[KeyAuth | TokenAuth, Field(discriminator="type")] | None = None
     model: str = Field(description="Name of the model.")
     api_key: SecretStr | None = None
     headers: dict[str, SecretStr] = Field(default_factory=dict)
@@ -344,6 +357,26 @@ limits: {{id_length: 35, json_depth: 1, request_body: 10B, stream_keepalive: 1ms
     "long value": (
         f"{FILE}server: {{port: {'x' * 99}}}",
         f"gateway.yaml:6:16: server.port: must be a whole number, not '{'x' * 57}…'",
+    ),
+    "no form of a mapping that has several": (
+        f"{FILE}    auth: {{url: u}}",
+        "gateway.yaml:6:11: agents.support.auth: needs 'type', which says of what form it is",
+    ),
+    "unknown form of a mapping that has several": (
+        f"{FILE}    auth: {{type: kerberos}}",
+        "gateway.yaml:6:11: agents.support.auth: 'type' must be one of key, token, not 'kerberos'",
+    ),
+    "missing key of one form": (
+        f"{FILE}    auth: {{type: token, url: u}}",
+        "gateway.yaml:6:5: agents.support.auth.secret: is required, but missing",
+    ),
+    "secret in place of the mapping that holds it": (
+        f"{FILE}    auth: hidden",
+        "gateway.yaml:6:11: agents.support.auth: must be a mapping (lines of `key: value`)",
+    ),
+    "secret of the wrong kind in one form": (
+        f"{FILE}    auth: {{type: key, key: 12345}}",
+        "gateway.yaml:6:28: agents.support.auth.key: must be text; put it in quotes",
     ),
     "password in an address": (
         f"{FILE}cards: {{provider: {{organization: o, url: 'ftp://me:pw@host'}}}}",

@@ -85,7 +85,8 @@ class TurnOutput:
     @classmethod
     def stored(cls, record: TurnRecord) -> "TurnOutput":
         output = cls(record.message)
-        output.messages.extend(record.messages or ())
+        if record.messages:
+            output.messages.extend(record.messages)
         output.usage = record.usage or usage.total(map(usage.read, record.reports))
         output.refused = record.refused
         for entry in record.artifacts or ():
@@ -221,7 +222,8 @@ def usage_metadata(outputs: Sequence[TurnOutput]) -> dict[str, model.Json]:
     """The metadata that shows the tokens of the last turn, and of its task so far; a new dictionary."""
     if not outputs:
         return {}
-    return usage.in_metadata(outputs[-1].usage, usage.total(output.usage for output in outputs))
+    last = outputs[-1].usage
+    return usage.in_metadata(last, last if len(outputs) == 1 else usage.total(output.usage for output in outputs))
 
 
 def assemble(
@@ -242,7 +244,8 @@ def assemble(
     if history_length != 0:
         for output in outputs:
             history.append(output.message)
-            history += [m for m in output.messages if m.message_id != current]
+            if output.messages:
+                history += [m for m in output.messages if m.message_id != current]
         if history_length is not None:
             history = history[-history_length:]
     return Task(

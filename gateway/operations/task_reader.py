@@ -129,26 +129,28 @@ class TaskReader:
     async def page(self, call: OperationCall, listed: Sequence[ListedTask], limits: PageLimits) -> list[Task]:
         """The tasks of a page, as many as fit. A task that cannot be read is shown without its turns."""
         tasks: list[Task] = []
-        room = limits.size
+        room, history, artifacts = limits.size, limits.history, limits.artifacts
         for each in listed:
             if tasks and room <= 0:
                 break
-            record, turns, number = each.record, each.turns, each.last_event
+            record, turns = each.record, each.turns
             room -= each.size
             if isinstance(turns, CorruptRecord):
-                tasks.append(call.shown(self._unreadable(record, turns), number))
+                tasks.append(self._unreadable(record, turns))
                 continue
             outputs = [TurnOutput.stored(turn) for turn in turns]
             try:
-                if limits.artifacts or limits.history != 0:
+                if record.state in INTERRUPTED and (artifacts or history != 0):
                     room -= await self._replay_paused(record, turns, outputs)
             except CorruptRecord as error:
-                tasks.append(call.shown(self._unreadable(record, error), number))
+                tasks.append(self._unreadable(record, error))
                 continue
-            current, history, artifacts = status_of(record), limits.history, limits.artifacts
-            task = assemble(record.id, record.context_id, current, outputs, history_length=history, artifacts=artifacts)
-            tasks.append(call.shown(task, number))
-        return tasks
+            status = status_of(record)
+            task = assemble(record.id, record.context_id, status, outputs, history_length=history, artifacts=artifacts)
+            tasks.append(task)
+        if not call.shows_generations:
+            return tasks
+        return [call.shown(task, each.last_event) for task, each in zip(tasks, listed, strict=False)]
 
     def _unreadable(self, record: TaskRecord, error: CorruptRecord) -> Task:
         """The task from its row alone. The log has the reason under the correlation id of the task's metadata."""
@@ -160,7 +162,7 @@ class TaskReader:
     async def _replay_paused(self, record: TaskRecord, turns: Sequence[TurnRecord], outputs: list[TurnOutput]) -> int:
         """A running turn shows only its message in a list, because the rest is about to change; a paused turn shows
         everything. Returns the bytes that were read for it. Raises: CorruptRecord."""
-        if record.state not in INTERRUPTED or not turns or turns[-1].ended:
+        if not turns or turns[-1].ended:
             return 0
         events = await self.ledger.events(record.id, record.last_event)
         size = sum(len(payload) for _, payload in events)
@@ -211,4 +213,4 @@ def _ends(update: Update) -> bool:
 
 
 def status_of(record: TaskRecord) -> TaskStatus:
-    return status(record.state, timestamp(record.status_at), record.status_message)
+    return TaskStatus(state=record.state, timestamp=timestamp(record.status_at), message=record.status_message)

@@ -26,10 +26,9 @@ from storage import compiled
 from storage.read import rows as records
 from storage.read.documents import document
 from storage.read.inline import Row
-from storage.read.pages import recent_values, task_page, turn_size, turns_of
+from storage.read.pages import recent_values, task_page, turns_of
 from storage.read.pool import Readers
 
-_TASK_COLUMNS = len(TaskRecord.__struct_fields__)
 _CONFIG_COLUMNS = len(PushConfig.__struct_fields__)
 
 _NO_LIMIT = 2**62
@@ -86,10 +85,11 @@ class Reads:
         rows = await self._readers.lookup(sql, values)
         if not rows:
             return None
-        of_turns = [row[_TASK_COLUMNS:] for row in rows]
-        if sum(map(turn_size, of_turns)) > LARGE:
-            return await asyncio.to_thread(_whole_task, rows[0][:_TASK_COLUMNS], of_turns)
-        return _whole_task(rows[0][:_TASK_COLUMNS], of_turns)
+        *task, _ = rows[0]
+        of_turns = [row[-1] for row in rows]
+        if sum(map(len, of_turns)) > LARGE:
+            return await asyncio.to_thread(_whole_task, task, of_turns)
+        return _whole_task(task, of_turns)
 
     async def tasks(self, caller: Caller, agent: str, where: TaskFilter, limits: PageLimits) -> TaskPage:
         after_at, after_id = where.after or (None, None)
@@ -103,16 +103,18 @@ class Reads:
             "limit": limits.tasks + 1,
         }
         filters = (where.context_id, where.state, where.status_since, where.after)
-        queries = compiled.LISTINGS[tuple(value is not None for value in filters)]
-        return await self._readers.run(partial(task_page, queries, values, limits))
+        return await self._readers.run(
+            partial(task_page, tuple([each is not None for each in filters]), values, limits)
+        )
 
     async def turns(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, tuple[TurnRecord, ...]]:
         """Every task that was asked for, with its turns in order."""
         if not task_ids:
             return {}
-        sql = turns_of(len(task_ids), history=True, artifacts=artifacts)
-        rows = await self._readers.fetch(sql, {f"task_{index}": task_id for index, task_id in enumerate(task_ids)})
-        return await off_loop(sum(map(turn_size, rows)), _turns, task_ids, rows)
+        values = {f"task_{index}": task_id for index, task_id in enumerate(task_ids)}
+        wanted = {"with_history": True, "with_artifacts": artifacts}
+        rows = await self._readers.fetch(turns_of(len(task_ids)), {**values, **wanted})
+        return await off_loop(sum([len(row) for _, row in rows]), _turns, task_ids, rows)
 
     async def first_message(self, task_id: str) -> Message | None:
         row = await self._first(compiled.FIRST_MESSAGE, task=task_id)
@@ -357,7 +359,7 @@ class Reads:
         return tuple(map(records.api_key, await self._readers.scan(compiled.API_KEYS, {})))
 
 
-def _whole_task(task: Row, of_turns: list[Row]) -> tuple[TaskRecord, tuple[TurnRecord, ...]]:
+def _whole_task(task: list[Any], of_turns: list[bytes]) -> tuple[TaskRecord, tuple[TurnRecord, ...]]:
     """Raises: CorruptRecord."""
     record = records.task(task)
     return record, records.turns(record.id, of_turns)
@@ -365,9 +367,9 @@ def _whole_task(task: Row, of_turns: list[Row]) -> tuple[TaskRecord, tuple[TurnR
 
 def _turns(task_ids: tuple[str, ...], rows: list[Row]) -> dict[str, tuple[TurnRecord, ...]]:
     """Raises: CorruptRecord."""
-    found: dict[str, list[Row]] = {task_id: [] for task_id in task_ids}
-    for row in rows:
-        found[row[-1]].append(row)
+    found: dict[str, list[bytes]] = {task_id: [] for task_id in task_ids}
+    for task_id, row in rows:
+        found[task_id].append(row)
     return {task_id: records.turns(task_id, of_task) for task_id, of_task in found.items()}
 
 

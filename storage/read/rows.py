@@ -1,7 +1,7 @@
 """Rows as records. Law: an unreadable row is a CorruptRecord that names its owner."""
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,7 +11,7 @@ from gateway.ledger.api_keys import ApiKey
 from gateway.ledger.calls import LatestCall
 from gateway.ledger.errors import CorruptRecord
 from gateway.ledger.states import ServiceCallStatus, ToolCallStatus
-from gateway.ledger.tasks import REFUSALS, StoredArtifact, TaskRecord, TurnRecord, Usage
+from gateway.ledger.tasks import REFUSALS, ListedTask, StoredArtifact, TaskRecord, TurnRecord, Usage
 from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.tool_calls import AskedCall, ToolCallRecord
 from gateway.ledger.turns import Preferences
@@ -20,18 +20,23 @@ from gateway.ports.conversation import HandleKind, HistoryRecord, StorageOwner, 
 from storage.read.inline import Row
 
 message_decoder = msgspec.json.Decoder(Message)
-_messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
-_artifacts_decoder = msgspec.json.Decoder(tuple[StoredArtifact, ...])
 _usage_decoder = msgspec.json.Decoder(Usage)
-_reports_decoder = msgspec.json.Decoder(tuple[Json, ...])
 _value_decoder = msgspec.json.Decoder()
 preferences_decoder = msgspec.json.Decoder(Preferences)
 
 P = TypeVar("P")
 T = TypeVar("T")
 
-_in_order = itemgetter(2, 0)
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for a damaged text, and for one that is nested too deep."""
+
+_in_order = attrgetter("event", "ordinal")
 """Each turn is accepted after the end of the turn before it, and that end was an event."""
+
+_STATES = {state.value: state for state in TaskState}
+
+_LISTED = 7
+"""The number of columns of a task of a list."""
 
 _LEFT_OUT = Message(message_id="", role=Role.USER, parts=())
 
@@ -40,8 +45,12 @@ def decoded(decode: Callable[[P], T], payload: P, owner: str) -> T:
     """Raises: CorruptRecord."""
     try:
         return decode(payload)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise CorruptRecord(f"a row of {owner} cannot be read: {error}") from error
+    except _UNREADABLE as error:
+        raise _unreadable(owner, error) from error
+
+
+def _unreadable(owner: str, error: Exception) -> CorruptRecord:
+    return CorruptRecord(f"a row of {owner} cannot be read: {error}")
 
 
 def json_or_null(payload: str | None, owner: str) -> Json:
@@ -68,47 +77,80 @@ def task(row: Row | list[Any]) -> TaskRecord:
     task_id, context, context_id, agent, state, message, status_at, last_event, visible = row
     if message is not None:
         message = decoded(message_decoder.decode, message, f"task {task_id!r}")
-    visible = bool(visible)
-    return TaskRecord(task_id, context, context_id, agent, TaskState(state), message, status_at, last_event, visible)
+    return TaskRecord(
+        task_id, context, context_id, agent, _STATES[state], message, status_at, last_event, bool(visible)
+    )
 
 
-def turns(task_id: str, rows: Sequence[Row]) -> tuple[TurnRecord, ...]:
-    """A turn has a row for its first message and one for each further message. `rows` have any order."""
-    if len(rows) == 1:
-        return (decoded(_turn, rows[0], f"task {task_id!r}"),)
-    return decoded(_in_turns, rows, f"task {task_id!r}")
+class TurnRow(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True, gc=False):
+    """One message of a turn, as the database writes it. Message and messages are null where the history is left out; what both
+    sides said and made stands beside the first message alone. `quarantined` is null for a turn that has ended; `tokens` are
+    those of the turn, or the reports of its service calls."""
+
+    ordinal: int
+    message: Message | None
+    messages: tuple[Message, ...] | None
+    artifacts: tuple[StoredArtifact, ...] | None
+    event: int
+    quarantined: bool | None
+    tokens: Usage | tuple[Json, ...] | None
+    refused: int | None
 
 
-def _in_turns(rows: Sequence[Row]) -> tuple[TurnRecord, ...]:
+_turn_decoder = msgspec.json.Decoder(TurnRow)
+
+
+def turns(task_id: str, rows: Sequence[bytes]) -> tuple[TurnRecord, ...]:
+    """A turn has a row for its first message and one for each further message. `rows` have any order.
+
+    Raises: CorruptRecord.
+    """
+    try:
+        if len(rows) == 1:
+            return (_turn(_turn_decoder.decode(rows[0])),)
+        found = [*map(_turn_decoder.decode, rows)]
+    except _UNREADABLE as error:
+        raise _unreadable(f"task {task_id!r}", error) from error
     turns: list[TurnRecord] = []
-    for row in sorted(rows, key=_in_order):
-        if row[0] == 0:
+    for row in sorted(found, key=_in_order):
+        if row.ordinal == 0:
             turns.append(_turn(row))
             continue
-        turns[-1] = msgspec.structs.replace(turns[-1], answers=(*turns[-1].answers, (row[2], _message(row[1]))))
+        turns[-1] = msgspec.structs.replace(
+            turns[-1], answers=(*turns[-1].answers, (row.event, row.message or _LEFT_OUT))
+        )
     return tuple(turns)
 
 
-def _message(payload: str | None) -> Message:
-    """An empty message when the query has left it out."""
-    return _LEFT_OUT if payload is None else message_decoder.decode(payload)
-
-
-def _turn(row: Row) -> TurnRecord:
-    _, payload, event, ended_at, quarantined, usage, reports, refused, messages, artifacts, _ = row
-    # By position, and without a function for each column: a page of tasks has fifty of them.
+def _turn(row: TurnRow) -> TurnRecord:
+    quarantined, tokens, refused = row.quarantined, row.tokens, row.refused
     return TurnRecord(
-        _LEFT_OUT if payload is None else message_decoder.decode(payload),
-        event,
-        None if messages is None else _messages_decoder.decode(messages),
-        None if artifacts is None else _artifacts_decoder.decode(artifacts),
-        ended_at is not None,
+        row.message or _LEFT_OUT,
+        row.event,
+        row.messages,
+        row.artifacts,
+        quarantined is None,
         (),
-        ended_at is None and bool(quarantined),
-        None if usage is None else _usage_decoder.decode(usage),
-        () if reports is None else _reports_decoder.decode(f"[{reports}]"),
+        quarantined is True,
+        None if isinstance(tokens, tuple) else tokens,
+        tokens if isinstance(tokens, tuple) else (),
         None if refused is None else REFUSALS[refused],
     )
+
+
+def listed(row: Row, agent: str, of_turns: Sequence[bytes]) -> ListedTask:
+    """A task of this agent from a list, and the rows of its turns. What follows the task in its row is left aside."""
+    task_id, context, context_id, state, message, status_at, last_event = row[:_LISTED]
+    size, said = sum(map(len, of_turns)), None
+    try:
+        if message is not None:
+            size += len(message)
+            said = decoded(message_decoder.decode, message, f"task {task_id!r}")
+        shown: tuple[TurnRecord, ...] | CorruptRecord = turns(task_id, of_turns)
+    except CorruptRecord as error:
+        shown = error
+    record = TaskRecord(task_id, context, context_id, agent, _STATES[state], said, status_at, last_event, True)
+    return ListedTask(record, shown, size, last_event)
 
 
 def api_key(row: Row) -> ApiKey:

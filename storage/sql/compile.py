@@ -85,19 +85,19 @@ def _queries(dialect: Dialect) -> Iterator[str]:
             yield f"{name} = {sql(source, dialect)!r}"
     yield f"DATA_VERSION = {database.DATA_VERSION!r}"
     both = (False, True)
-    yield "TURNS = {"
-    for history, made in product(both, repeat=2):
-        yield f"    {(history, made)!r}: {sql(tasks.turns(history=history, artifacts=made), dialect)!r},"
-    yield "}"
-    yield '"""By (history, artifacts)."""'
-    recent = ", ".join(f"{a!r}: {sql(tasks.recent_turns(artifacts=a), dialect)!r}" for a in both)
-    yield f"RECENT_TURNS = {{{recent}}}"
+    filters = ("in_context", "in_state", "since", "after")
     yield "LISTINGS: dict[tuple[bool, ...], tuple[str, str]] = {"
     for on in product(both, repeat=4):
-        page, total = tasks.listing(**dict(zip(("in_context", "in_state", "since", "after"), on, strict=True)))
+        page, total = tasks.listing(**dict(zip(filters, on, strict=True)))
         yield f"    {on!r}: ({sql(page, dialect)!r}, {sql(total, dialect)!r}),"
     yield "}"
     yield '"""A page, and how many match on all pages, by (in_context, in_state, since, after)."""'
+    yield "LISTINGS_WITH_TURNS: dict[tuple[bool, ...], str] = {"
+    for on in product(both, repeat=6):
+        whole = tasks.listing_with_turns(**dict(zip((*filters, "history", "artifacts"), on, strict=True)))
+        yield f"    {on!r}: {sql(whole, dialect)!r},"
+    yield "}"
+    yield '"""By (in_context, in_state, since, after, history, artifacts)."""'
     exported = {table.name: tuple(column.name for column in documents.columns(table)) for table in documents.TABLES}
     yield f"EXPORTED_COLUMNS = {exported!r}"
 

@@ -70,6 +70,18 @@ class joined(GenericFunction[str]):  # noqa: N801
     inherit_cache = True
 
 
+class formatted(GenericFunction[str]):  # noqa: N801
+    """A format with a text or a number for each `%s`."""
+
+    inherit_cache = True
+
+
+class as_bytes(GenericFunction[bytes]):  # noqa: N801
+    """A text as the bytes of its UTF-8, whether they are valid or not."""
+
+    inherit_cache = True
+
+
 class random_bytes(GenericFunction[bytes]):  # noqa: N801
     inherit_cache = True
 
@@ -79,12 +91,16 @@ _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
         lesser: "min({})",
         json_each: "json_each({})",
         joined: "group_concat({})",
+        formatted: "printf({})",
+        as_bytes: "CAST({} AS BLOB)",
         random_bytes: "randomblob({})",
     },
     "postgresql": {
         lesser: "least({})",
         json_each: "jsonb_array_elements_text(CAST({} AS JSONB))",
         joined: "string_agg({}, ',')",
+        formatted: "format({})",
+        as_bytes: "convert_to({}, 'UTF8')",
         random_bytes: "gen_random_bytes({})",
     },
 }
@@ -93,6 +109,8 @@ _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
 @compiles(lesser)
 @compiles(json_each)
 @compiles(joined)
+@compiles(formatted)
+@compiles(as_bytes)
 @compiles(random_bytes)
 def _in_dialect(element: GenericFunction[Any], compiler: SQLCompiler, **options: Any) -> str:
     arguments = compiler.process(element.clauses, **options)

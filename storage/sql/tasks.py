@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, case, func, literal_column, or_, select, text, tuple_
-from sqlalchemy.sql.expression import ColumnElement
+from sqlalchemy import Select, Text, and_, bindparam, case, cast, func, literal_column, or_, select, text, tuple_
+from sqlalchemy.sql.expression import ColumnElement, TextClause
 
 from gateway.ledger.leases import TRIES
 from storage.schema.conditions import ITEM_REFUSED, task_waiting, thread_live
 from storage.schema.tables import context, event, history_item, input_, service_call, task, thread, turn
-from storage.sql.fragments import ONE, ZERO, joined, limited, matches, some, task_columns, word
+from storage.sql.fragments import ONE, ZERO, as_bytes, formatted, joined, limited, matches, some, task_columns, word
 
 _THREAD = (
     *some(thread, "id", "context", "agent", "epoch", "storage_owner", "handle_kind", "handle", "generation"),
@@ -30,6 +30,10 @@ _OF_AGENT = task.c.agent == bindparam("agent")
 _CONTEXT_BELONGS = matches(context, tenant="tenant", principal="principal")
 
 _TASK_IN_CONTEXT = task.join(context, context.c.id == task.c.context)
+
+_TURN_WITH_INPUT = turn.join(input_, input_.c.turn == turn.c.id)
+
+_TURNS_OF_TASK = _TASK_IN_CONTEXT.join(turn, turn.c.task == task.c.id).join(input_, input_.c.turn == turn.c.id)
 
 _WAITS = (
     select(turn.c.task)
@@ -75,14 +79,14 @@ REPLAY = (
 )
 
 _REPORTS = (
-    select(joined(service_call.c.usage))
+    select(literal_column("'['").concat(joined(service_call.c.usage)).concat(literal_column("']'")))
     .where(
         service_call.c.turn == turn.c.id,
         or_(turn.c.ended_at.is_(None), service_call.c.ended_at <= turn.c.ended_at),
     )
     .scalar_subquery()
 )
-"""What the backend reported of the tokens of a turn: the report of each service call, with commas between them.
+"""What the backend reported of the tokens of a turn: a list of the reports of its service calls.
 
 A call whose end was found out after the turn had ended does not count: a task that has ended stays as it is.
 """
@@ -115,55 +119,68 @@ after the end of the turn before it, and that end was an event."""
 
 _IS_RECENT = and_(bindparam("history") > ZERO, input_.c.event >= func.coalesce(_FIRST_RECENT, literal_column("-1")))
 
-_NOTHING: ColumnElement[Any] = literal_column("NULL")
+_WITH_HISTORY, _WITH_ARTIFACTS = bindparam("with_history") == ONE, bindparam("with_artifacts") == ONE
+
+_NULL = word("null")
 
 
-def _turn_columns(history: str, *, artifacts: bool = True) -> tuple[ColumnElement[Any], ...]:
-    """The columns of a turn. `history` is `all`, `none`, or `recent` for that of the `history` latest turns of `task`, which
-    are those after `skip` turns, counted from the last one. What belongs to the whole turn stands beside its first message."""
+def _turn_json(
+    *, history: ColumnElement[bool] | bool = True, artifacts: ColumnElement[bool] | bool = True
+) -> ColumnElement[Any]:
+    """A turn, or a further message to it, as the JSON array that `storage.read.rows.TurnRow` describes. It is one column,
+    because the driver releases the interpreter's lock for each column of each row; and bytes, so that a text that is not UTF-8
+    spoils this row alone. History and artifacts, where they are asked for, stand beside the first message."""
     first = input_.c.ordinal == ZERO
-    payload: ColumnElement[Any] = input_.c.payload
-    messages: ColumnElement[Any] = case((first, turn.c.messages))
-    if history == "recent":
-        payload, messages = case((_IS_RECENT, payload)), case((and_(first, _IS_RECENT), turn.c.messages))
-    elif history == "none":
-        payload = messages = _NOTHING
-    made = case((first, turn.c.artifacts)) if artifacts else _NOTHING
-    whole = turn.c.usage, case((and_(first, turn.c.usage.is_(None)), _REPORTS)), case((first, _REFUSED))
-    return input_.c.ordinal, payload, input_.c.event, turn.c.ended_at, _QUARANTINED, *whole, messages, made, turn.c.task
-
-
-def turns(*, history: bool, artifacts: bool) -> Select[Any]:
-    """The turns of one task, `task_0`, in no order, so that a reader may stop. A reader of several tasks adds one
-    parameter for each, because a list in JSON would cut an id at a NUL."""
-    asked: list[ColumnElement[str]] = [bindparam("task_0")]
-    return (
-        select(*_turn_columns("all" if history else "none", artifacts=artifacts))
-        .select_from(turn.join(input_, input_.c.turn == turn.c.id))
-        .where(turn.c.task.in_(asked))
+    return as_bytes(
+        formatted(
+            literal_column("'[%s,%s,%s,%s,%s,%s,%s,%s]'"),
+            input_.c.ordinal,
+            _or_null(history, input_.c.payload),
+            _or_null(history, func.coalesce(case((first, turn.c.messages)), _NULL)),
+            _or_null(artifacts, func.coalesce(case((first, turn.c.artifacts)), _NULL)),
+            input_.c.event,
+            case((turn.c.ended_at.is_not(None), _NULL), (_QUARANTINED, word("true")), else_=word("false")),
+            func.coalesce(turn.c.usage, _REPORTS, _NULL),
+            func.coalesce(cast(_REFUSED, Text), _NULL),
+        )
     )
 
 
-def recent_turns(*, artifacts: bool) -> Select[Any]:
-    """The turns of `task`, in no order, with the history of the `history` latest ones."""
-    return (
-        select(*_turn_columns("recent", artifacts=artifacts))
-        .select_from(turn.join(input_, input_.c.turn == turn.c.id))
-        .where(turn.c.task == bindparam("task"))
-    )
+def _or_null(asked: ColumnElement[bool] | bool, json: ColumnElement[Any]) -> ColumnElement[Any]:
+    """This JSON where it is asked for, else null."""
+    if isinstance(asked, bool):
+        return json if asked else _NULL
+    return case((asked, json), else_=_NULL)
 
 
-def whole_task(history: str) -> Select[Any]:
+TURNS = (
+    select(turn.c.task, _turn_json(history=_WITH_HISTORY, artifacts=_WITH_ARTIFACTS))
+    .select_from(_TURN_WITH_INPUT)
+    .where(turn.c.task.in_(list[ColumnElement[str]]([bindparam("task_0")])))
+)
+"""The turns of one task, in no order, so that a reader may stop, each after its task. A reader of several tasks adds one
+parameter for each, because a list in JSON would cut an id at a NUL."""
+
+RECENT_TURNS = (
+    select(_turn_json(history=_IS_RECENT, artifacts=_WITH_ARTIFACTS))
+    .select_from(_TURN_WITH_INPUT)
+    .where(turn.c.task == bindparam("task"))
+)
+"""The turns of `task`, in no order, with the history of the `history` latest ones, which are those after `skip` turns, counted
+from the last one."""
+
+
+def _whole_task(history: ColumnElement[bool] | bool) -> Select[Any]:
     """A task, and its turns in no order."""
     return (
-        select(*task_columns, *_turn_columns(history))
-        .select_from(_TASK_IN_CONTEXT.join(turn, turn.c.task == task.c.id).join(input_, input_.c.turn == turn.c.id))
+        select(*task_columns, _turn_json(history=history))
+        .select_from(_TURNS_OF_TASK)
         .where(task.c.id == bindparam("task"), _BELONGS, _OF_AGENT, _LIVING)
     )
 
 
-WHOLE_TASK = whole_task("all")
-RECENT_TASK = whole_task("recent")
+WHOLE_TASK = _whole_task(history=True)
+RECENT_TASK = _whole_task(history=_IS_RECENT)
 
 _FIRST_TURN = limited(
     select(turn.c.id)
@@ -181,26 +198,49 @@ EVENTS = (
 )
 
 
+_LISTED = (
+    *some(task, "id", "context"),
+    context.c.public_id,
+    task.c.state,
+    as_bytes(task.c.status_message),
+    *some(task, "status_at", "last_event"),
+)
+"""The columns of TaskRecord, in its order, without those that are the same for all tasks of a list."""
+
+
 def listing(*, in_context: bool, in_state: bool, since: bool, after: bool) -> tuple[Select[Any], Select[Any]]:
-    """The parameters are tenant, principal, agent, limit, and the parameters of the active filters."""
+    """At most `limit` tasks, and the number of all. The other parameters are tenant, principal, agent, and those of the active
+    filters."""
+    matching = _matching(in_context=in_context, in_state=in_state, since=since)
+    page = select(*_LISTED).select_from(_TASK_IN_CONTEXT).where(*matching, *_ON_PAGE[after]).order_by(*_LATEST_FIRST)
+    counted = select(func.count()).select_from(_TASK_IN_CONTEXT if in_context else task).where(*matching)
+    return limited(page, bindparam("limit")), counted
 
-    def matching(columns: Select[Any]) -> Select[Any]:
-        query = columns.where(_OF_AGENT, text("visible = 1"))
-        if in_context:
-            query = query.where(_CONTEXT_BELONGS, context.c.public_id == bindparam("context_id"))
-        else:
-            query = query.where(_BELONGS)
-        if in_state:
-            query = query.where(task.c.state == bindparam("state"))
-        if since:
-            query = query.where(task.c.status_at >= bindparam("status_since"))
-        return query
 
-    page = matching(select(*task_columns).select_from(_TASK_IN_CONTEXT).where(_LIVING))
-    page = page.order_by(task.c.status_at.desc(), task.c.id.desc())
-    page = limited(page, bindparam("limit"))
-    if after:
-        last = tuple_(bindparam("after_at"), bindparam("after_id"))
-        page = page.where(tuple_(task.c.status_at, task.c.id) < last)
-    counted = select(func.count()).select_from(_TASK_IN_CONTEXT if in_context else task)
-    return page, matching(counted)
+def listing_with_turns(
+    *, in_context: bool, in_state: bool, since: bool, after: bool, history: bool, artifacts: bool
+) -> Select[Any]:
+    """The tasks of `listing` with a row for each message of each turn, without a limit, so that a reader stops."""
+    matching = _matching(in_context=in_context, in_state=in_state, since=since)
+    columns = select(*_LISTED, _turn_json(history=history, artifacts=artifacts)).select_from(_TURNS_OF_TASK)
+    return columns.where(*matching, *_ON_PAGE[after]).order_by(*_LATEST_FIRST)
+
+
+_ON_PAGE = {
+    False: (_LIVING,),
+    True: (_LIVING, tuple_(task.c.status_at, task.c.id) < tuple_(bindparam("after_at"), bindparam("after_id"))),
+}
+"""By whether it is a later page."""
+
+_LATEST_FIRST = task.c.status_at.desc(), task.c.id.desc()
+
+
+def _matching(*, in_context: bool, in_state: bool, since: bool) -> list[ColumnElement[bool] | TextClause]:
+    """The conditions of these filters."""
+    found: list[ColumnElement[bool] | TextClause] = [_OF_AGENT, text("visible = 1")]
+    found += [_CONTEXT_BELONGS, context.c.public_id == bindparam("context_id")] if in_context else [_BELONGS]
+    if in_state:
+        found.append(task.c.state == bindparam("state"))
+    if since:
+        found.append(task.c.status_at >= bindparam("status_since"))
+    return found

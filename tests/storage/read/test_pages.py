@@ -5,12 +5,12 @@ from contextlib import closing
 from functools import partial
 
 import pytest
+from msgspec import json
 from msgspec.structs import replace
 
 from gateway.a2a.model import Message, Part, Role
 from gateway.ledger.errors import CorruptRecord
 from gateway.ledger.tasks import PageLimits, TaskFilter, TaskPage
-from storage import compiled
 from storage.ledger import SqliteLedger
 from storage.read.pages import task_page
 from tests.storage.conversation import ACCEPT, ADA, APPEND, COMPLETE, FINISH, FOLLOW_UP, PREPARE, Recorded
@@ -94,8 +94,7 @@ async def test_what_a_page_has_no_room_for_is_not_read(
         # A longer text than this cannot be read by this connection.
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 40_000)
         values = {"tenant": ADA.tenant, "principal": ADA.principal, "agent": "echo", "limit": 101}
-        listing = compiled.LISTINGS[False, False, False, False]
-        read = partial(task_page, listing, values, connection=connection)
+        read = partial(task_page, (False, False, False, False), values, connection=connection)
         assert names(read(limits=PageLimits(100, 20_000, history))) == "cb"
         assert names(read(limits=PageLimits(100, MANY, 0))) == "cba"
         with pytest.raises(sqlite3.DataError):
@@ -141,6 +140,7 @@ async def test_the_history_of_the_latest_turns_is_read(ledger: SqliteLedger, his
         "UPDATE input SET payload = '' WHERE turn = 't-b'",
         "UPDATE input SET payload = CAST(x'ff' AS TEXT) WHERE turn = 't-b'",
         "UPDATE task SET status_message = '{' WHERE id = 'b'",
+        "UPDATE task SET status_message = CAST(x'ff' AS TEXT) WHERE id = 'b'",
     ],
 )
 @pytest.mark.parametrize("history", [None, 1])
@@ -153,6 +153,32 @@ async def test_a_task_that_cannot_be_read_hides_no_other(
     found = await page(ledger, history=history)
     assert names(found) == "cba"
     assert [isinstance(each.turns, CorruptRecord) for each in found.tasks] == [False, True, False]
+
+
+@pytest.mark.parametrize("history", [None, 0, 5])
+@pytest.mark.parametrize("artifacts", [False, True])
+async def test_a_task_is_the_same_on_a_page_with_others_and_alone(
+    database: Recorded, ledger: SqliteLedger, history: int | None, artifacts: bool
+) -> None:
+    await tasks(ledger, 10, 20, 30)
+    odd = message("%s \x00 é")
+    await ledger.commit(replace(FOLLOW_UP, task="b", turn="t-2", message=odd, event=None, last_event=7, key=None))
+    with closing(sqlite3.connect(database.path, isolation_level=None)) as connection:
+        said = json.encode(message("é")).decode()
+        connection.execute("UPDATE task SET status_message = ?", (said,))
+        connection.execute(
+            "INSERT INTO input SELECT turn, 1, tenant, principal, agent, message_id, digest, NULL, NULL, received_at,"
+            " event + 1, preferences, payload FROM input WHERE turn = 't-b'"
+        )
+    together = await page(ledger, history=history, artifacts=artifacts)
+    alone = [await page(ledger, size=1, history=history, artifacts=artifacts)]
+    while alone[-1].more:
+        last = alone[-1].tasks[-1].record
+        where = TaskFilter(after=(last.status_at, last.id))
+        alone.append(await ledger.tasks(ADA, "echo", where, PageLimits(100, 1, history, artifacts)))
+    assert [len(found.tasks) for found in alone] == [1, 1, 1]
+    assert together.tasks == tuple(found.tasks[0] for found in alone)
+    assert [len(each.turns) for each in together.tasks if isinstance(each.turns, tuple)] == [2, 1, 1]
 
 
 async def test_long_texts_are_read_by_their_key_too(ledger: SqliteLedger) -> None:

@@ -47,12 +47,6 @@ def test_a_query_reads_no_table_from_end_to_end(connection: sqlite3.Connection, 
     assert scans(connection, QUERIES[name]) == WALKED.get(name, [])
 
 
-@pytest.mark.parametrize("artifacts", [False, True])
-def test_turns_are_found_by_their_tasks(connection: sqlite3.Connection, artifacts: bool) -> None:
-    for sql in (compiled.TURNS[False, artifacts], compiled.TURNS[True, artifacts], compiled.RECENT_TURNS[artifacts]):
-        assert scans(connection, sql) == []
-
-
 def test_unsent_items_are_found_without_reading_the_sent_ones(connection: sqlite3.Connection) -> None:
     assert (
         plan(connection, compiled.UNSENT_ITEMS)[0]
@@ -64,9 +58,10 @@ def test_unsent_items_are_found_without_reading_the_sent_ones(connection: sqlite
 def test_a_page_is_read_in_the_order_of_an_index(
     connection: sqlite3.Connection, in_context: bool, in_state: bool, since: bool, after: bool
 ) -> None:
-    listing = compiled.LISTINGS[in_context, in_state, since, after]
+    filters = in_context, in_state, since, after
+    with_turns = [compiled.LISTINGS_WITH_TURNS[*filters, *asked] for asked in product([False, True], repeat=2)]
     index = "ix_task_listed_in_context" if in_context else "ix_task_listed"
-    for sql in listing:
+    for sql in (*compiled.LISTINGS[filters], *with_turns):
         steps = plan(connection, sql)
         assert any(f"USING INDEX {index} " in step for step in steps)
         assert [step for step in steps if step.startswith("SCAN") or "TEMP B-TREE" in step] == []

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.emulators.assistants import ASSISTANT, AssistantsServer
 from tests.emulators.chat import ChatServer
 from tests.emulators.foundry import AGENT, PROJECT, FoundryServer
 from tests.emulators.responses_server import ResponsesServer
@@ -18,6 +19,14 @@ def _openai(url: str) -> dict[str, Any]:
 
 def _foundry(url: str) -> dict[str, Any]:
     return {"endpoint": f"{url}{PROJECT}", "agent": AGENT, "api_key": KEY}
+
+
+def _assistants(url: str) -> dict[str, Any]:
+    return {"base_url": f"{url}/v1", "assistant_id": ASSISTANT, "api_key": KEY}
+
+
+def _foundry_classic(url: str) -> dict[str, Any]:
+    return {"endpoint": f"{url}/v1", "agent_id": ASSISTANT, "api_key": KEY}
 
 
 @dataclass(frozen=True)
@@ -56,4 +65,6 @@ ROWS: tuple[Row, ...] = (
     Row("openai-chat", "", ChatServer, _openai),
     Row("foundry", "chain", FoundryServer, _foundry, asks=True, repeats=False),
     Row("foundry", "conversation", FoundryServer, _foundry, {"conversation": True}, asks=True),
+    Row("foundry-classic", "", AssistantsServer, _foundry_classic, asks=True),
+    Row("assistants", "", AssistantsServer, _assistants),
 )

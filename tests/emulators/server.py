@@ -107,7 +107,7 @@ class Emulator:
     def route(self, method: str, path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
         async def endpoint(request: Request) -> Response:
             try:
-                self._authorise(request.headers.get("authorization", ""))
+                self._authorise(self.key_of(request))
                 response = await answer(request)
             except Refused as error:
                 response = error.response
@@ -115,6 +115,10 @@ class Emulator:
             return response
 
         return Route(path, endpoint, methods=[method])
+
+    def key_of(self, request: Request) -> str:
+        """The key of a request; "" for none. Raises: Refused for a request without what every request needs."""
+        return request.headers.get("authorization", "").removeprefix("Bearer ")
 
     async def read(self, request: Request, schema: str) -> Json:
         """Raises: Refused when the body is not a JSON object or violates the schema."""
@@ -155,8 +159,7 @@ class Emulator:
         frames = play(reply, steps)
         return EventStream(frames) if stream else await _drain(reply, frames)
 
-    def _authorise(self, header: str) -> None:
-        key = header.removeprefix("Bearer ")
+    def _authorise(self, key: str) -> None:
         if self._api_key is None or key == self._api_key:
             return
         if not key:

@@ -6,7 +6,9 @@ from adapters.openai.foundry.targets import SHORTHAND
 from adapters.openai.responses.adapter import BackgroundAdapter, ResponsesAdapter
 from adapters.openai.responses.conversation import BackgroundConversation, ConversationAdapter
 from adapters.openai.responses.service import ResponsesService
-from gateway.ports.adapter import AdapterFactory, StateKind
+from gateway.a2a.model import Json
+from gateway.ports.adapter import AdapterFactory, ErrorClass, StateKind
+from gateway.ports.capabilities import Description
 from gateway.ports.conversation import HandleKind, StorageOwner
 
 
@@ -18,11 +20,25 @@ class _OfAgent(ResponsesService):
         self._description = settings.description_url
 
     async def _lists_model(self) -> bool | None:
+        return None if await self._describe() is None else True
+
+    async def describe(self) -> Description:
+        """The agent's name, and what the project says of its latest version."""
+        found = await self._describe()
+        if found is None:
+            raise self._failures.error(ErrorClass.NOT_SERVED, "the service has no description of the agent")
+        match found:
+            case {"name": str(name), "versions": {"latest": {**latest}}}:
+                return Description(name, _text(latest.get("description")), _text(latest.get("version")))
+        return Description()
+
+    async def _describe(self) -> Json:
         """None where there are no descriptions of agents, as in the container of one."""
-        match await self._http.request_json("GET", self._description):
-            case {"name": str()}:
-                return True
-        return None
+        return await self._http.request_json("GET", self._description)
+
+
+def _text(value: Json) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 class ChainOfAgent(_OfAgent, ResponsesAdapter):

@@ -16,7 +16,7 @@ from gateway.ports.adapter import (
     ErrorClass,
     ToolCallReady,
 )
-from gateway.ports.capabilities import CanProbe, ProbeReport
+from gateway.ports.capabilities import CanDescribe, CanProbe, Description, ProbeReport
 from gateway.ports.conversation import OutputItem
 from gateway.ports.tools import ToolDeclaration
 from gateway.testing.adapter_scripts import collect, completed, failure, follow_up, request, text
@@ -232,6 +232,20 @@ async def test_a_probe_asks_for_the_agent(project: Project) -> None:
     assert await adapter.probe() == ProbeReport(model=True, streams=True, verifies_chain=True)
     assert server.paths[0] == f"{PROJECT}/agents/{AGENT}?api-version=v1"
     assert server.stored == {}
+
+
+async def test_the_project_describes_the_agent(project: Project) -> None:
+    adapter = await project(scripted(plays()))
+    assert isinstance(adapter, CanDescribe)
+    assert await adapter.describe() == Description(AGENT, "Says it again.", "3")
+
+
+async def test_an_agent_that_is_not_there_has_no_description(project: Project) -> None:
+    adapter = await project(scripted(plays()), agent="nobody")
+    assert isinstance(adapter, CanDescribe)
+    with pytest.raises(AdapterError) as caught:
+        await adapter.describe()
+    assert caught.value.kind is ErrorClass.NOT_SERVED
 
 
 async def test_a_call_begins_with_its_response(project: Project) -> None:

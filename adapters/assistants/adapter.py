@@ -34,7 +34,7 @@ from gateway.ports.adapter import (
     ServiceRequest,
     StateKind,
 )
-from gateway.ports.capabilities import Backend, Fate, Fetched, Ongoing, ProbeReport, Tail
+from gateway.ports.capabilities import Backend, Description, Fate, Fetched, Ongoing, ProbeReport, Tail
 from gateway.ports.conversation import HandleKind, Item, OutputItem, Ownership, StorageOwner
 
 _log = logging.getLogger(__name__)
@@ -144,6 +144,11 @@ class ThreadsAdapter:
         unknown = f"thread_{secrets.token_hex(12)}"
         takes = "takes" if await self._threads.has_thread(unknown) else "refuses"
         return ProbeReport(notes=(called, f"it {takes} a thread that it does not know"))
+
+    async def describe(self) -> Description:
+        found = await self._threads.assistant(self._assistant)
+        name, told = found.get("name"), found.get("description")
+        return Description(name=name or None, description=told or None)
 
     def named_handle(self, message: Message) -> str | None:
         """A caller who uses the names of this API expects that the agent continues there. Others have threads too: only an
@@ -266,8 +271,7 @@ class ThreadsAdapter:
         messages = {message.id: message for message in await self._threads.messages(thread, run.id)}
         told: list[Told] = list(parser.accepted())
         for step in steps_since(steps, after.step):
-            made = step.step_details.message_creation
-            message = messages.get(made.message_id) if made is not None else None
+            message = messages.get(step.message) if step.message is not None else None
             told += parser.message(message) if message is not None else parser.step(step)
         told += parser.end(run)
         return tuple([await self._whole(one) for one in told])
@@ -278,8 +282,8 @@ class ThreadsAdapter:
             case FileMade(id=name):
                 return PartReady(await self._file(name))
             case Cited(annotations=annotations):
-                names = {a.file_citation.file_id for a in annotations if a.file_citation is not None}
-                known = {name: await self._file_name(name) for name in sorted(names)}
+                cited = {a.file_citation.file_id for a in annotations if a.file_citation is not None}
+                known = {name: await self._file_name(name) for name in cited if name is not None}
                 return PartReady(citations(annotations, known))
             case _:
                 return told

@@ -86,8 +86,7 @@ async def encode_messages(items: Sequence[Item], upload: Upload) -> list[Json]:
             case UserItem(message=message):
                 messages.append(await _user(message.parts, upload))
             case AssistantItem(parts=parts):
-                text = joined(_words(part) or f"[{_file_name(part)}]" for part in parts)
-                messages += _assistant(text)
+                messages += _assistant(joined(map(_told, parts)))
             case CallItem(call_id=name):
                 calls[name] = item
             case OutputItem(call_id=name) if (call := calls.pop(name, None)) is not None:
@@ -100,7 +99,7 @@ async def encode_messages(items: Sequence[Item], upload: Upload) -> list[Json]:
 async def _user(parts: Sequence[Part], upload: Upload) -> Json:
     content: list[Json] = []
     attachments: list[Json] = []
-    uploaded = False
+    names: list[str] = []
     for part in parts:
         text = _words(part)
         if text is not None:
@@ -109,15 +108,17 @@ async def _user(parts: Sequence[Part], upload: Upload) -> Json:
             content.append(_linked(part, part.url))
         else:
             file = _file(part)
-            name, uploaded = await upload(file), True
+            names.append(file.name)
+            name = await upload(file)
             if file.is_picture:
                 content.append({"type": "image_file", "image_file": {"file_id": name, "detail": "auto"}})
             else:
                 attachments.append({"file_id": name, "tools": [{"type": _reader(file)}]})
     # The service refuses a message without content.
-    message: dict[str, Json] = {"role": "user", "content": content or [{"type": "text", "text": "(no text)"}]}
+    instead = {"type": "text", "text": ", ".join(names) or "(an empty message)"}
+    message: dict[str, Json] = {"role": "user", "content": content or [instead]}
     more = {"attachments": attachments} if attachments else {}
-    return message | more | ({"metadata": {UPLOADED: "own"}} if uploaded else {})
+    return message | more | ({"metadata": {UPLOADED: "own"}} if names else {})
 
 
 def _linked(part: Part, url: str) -> Json:
@@ -147,6 +148,12 @@ _DOCUMENTS = frozenset(
 
 def _assistant(text: str) -> list[Json]:
     return [{"role": "assistant", "content": text}] if text else []
+
+
+def _told(part: Part) -> str:
+    """A part of an earlier answer: a file by its name."""
+    words = _words(part)
+    return f"[{_file_name(part)}]" if words is None else words
 
 
 def _words(part: Part) -> str | None:

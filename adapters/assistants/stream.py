@@ -41,7 +41,7 @@ def citations(annotations: Sequence[wire.Annotation], names: Mapping[str, str]) 
     cited: list[Json] = []
     for annotation in annotations:
         if annotation.file_citation is not None:
-            source: dict[str, Json] = {"file": names[annotation.file_citation.file_id]}
+            source: dict[str, Json] = {"file": names.get(annotation.file_citation.file_id or "", "")}
         else:
             link = annotation.url_citation or wire.Link()
             source = {"url": link.url} | ({"title": link.title} if link.title else {})

@@ -5,7 +5,6 @@ Source: OpenAI API description 2.3.0, paths `/threads`; azure-ai-agents 1.1.0, o
 
 import base64
 import mimetypes
-import secrets
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import TypeVar
@@ -17,6 +16,7 @@ from adapters.assistants import wire
 from adapters.assistants.failures import ThreadFailures
 from adapters.assistants.request import UPLOADED, File
 from adapters.http.client import HttpClient
+from adapters.http.multipart import FormField, encode_form
 from adapters.http.named_events import ServerEvent
 from adapters.http.streams import AnswerStream
 from gateway.a2a.model import Json, Part
@@ -106,19 +106,9 @@ class Threads:
     # --- files
 
     async def upload(self, file: File) -> str:
-        edge = secrets.token_hex(16)
-        purpose = "vision" if file.is_picture else "assistants"
-        body = b"".join(
-            (
-                f'--{edge}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\n{purpose}\r\n'.encode(),
-                f'--{edge}\r\nContent-Disposition: form-data; name="file"; filename="{_plain(file.name)}"\r\n'.encode(),
-                f"Content-Type: {_plain(file.media_type)}\r\n\r\n".encode(),
-                file.data,
-                f"\r\n--{edge}--\r\n".encode(),
-            )
-        )
-        headers = {"Content-Type": f"multipart/form-data; boundary={edge}"}
-        reply = await self._http.request("POST", self._address("files"), body, headers=headers)
+        purpose = FormField("purpose", b"vision" if file.is_picture else b"assistants")
+        body, form = encode_form((purpose, FormField("file", file.data, file.name, file.media_type)))
+        reply = await self._http.request("POST", self._address("files"), body, headers={"Content-Type": form})
         try:
             return msgspec.json.decode(reply.body, type=wire.FileObject).id
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -144,8 +134,7 @@ class Threads:
         names: dict[str, None] = {}
         for message in await self.messages(thread):
             if UPLOADED in (message.metadata or {}):
-                pictures = [content.image_file for content in message.content or () if content.image_file is not None]
-                names |= {file.file_id: None for file in (*pictures, *(message.attachments or ())) if file.file_id}
+                names |= dict.fromkeys(message.files)
         return list(names)
 
     # --- the wire
@@ -184,8 +173,3 @@ class Threads:
 
     def _broken(self, what: str) -> AdapterError:
         return self._failures.error(ErrorClass.CONTRACT_BROKEN, what)
-
-
-def _plain(text: str) -> str:
-    """A text in the head of a part: a line break or a quote would end its place there."""
-    return text.translate({ord("\r"): "_", ord("\n"): "_", ord('"'): "%22"})

@@ -1,4 +1,4 @@
-"""Objects of the Assistants wire, as far as they are read. Law: every field but an id may be absent or null.
+"""Objects of the Assistants wire, as far as they are read. Law: every field but ids, kinds and places may be absent or null.
 
 Source: OpenAI API description 2.3.0, schemas `RunObject`, `RunStepObject`, `MessageObject` and their deltas; azure-ai-agents
 1.2.0b5 for `submit_tool_approval` and the tools of Foundry.
@@ -16,7 +16,7 @@ WAITING = "requires_action"
 
 
 class FileName(msgspec.Struct):
-    file_id: str = ""
+    file_id: str | None = None
 
 
 class Link(msgspec.Struct):
@@ -64,6 +64,12 @@ class Message(msgspec.Struct):
         return "\n\n".join(words for content in self.content or () if (words := content.words))
 
     @property
+    def files(self) -> list[str]:
+        """The files in its content and its attachments."""
+        pictures = (content.image_file for content in self.content or () if content.image_file is not None)
+        return [file.file_id for file in (*pictures, *(self.attachments or ())) if file.file_id]
+
+    @property
     def annotations(self) -> list[Annotation]:
         texts = (content.text for content in self.content or () if content.text is not None)
         return [annotation for text in texts for annotation in text.annotations or ()]
@@ -91,12 +97,18 @@ class Step(msgspec.Struct):
     id: str
     type: str = ""
     status: str | None = None
-    step_details: StepDetails = msgspec.field(default_factory=StepDetails)
+    step_details: StepDetails | None = None
     last_error: Json = None
 
     @property
     def calls(self) -> Sequence[dict[str, Json]]:
-        return self.step_details.tool_calls or ()
+        return (self.step_details or StepDetails()).tool_calls or ()
+
+    @property
+    def message(self) -> str | None:
+        """The id of the message that the step has made."""
+        made = (self.step_details or StepDetails()).message_creation
+        return made.message_id if made is not None else None
 
 
 class _StepChange(msgspec.Struct):

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from adapters.assistants.adapter import ThreadsAdapter
 from gateway.ports.adapter import Adapter, AnyAdapterFactory
-from tests.adapters.assistants.support import settings
-from tests.adapters.emulator_support import Build
+from tests.adapters.assistants.support import KINDS, Service, server, settings
+from tests.adapters.emulator_support import Build, Start
 
 
 @pytest.fixture
@@ -21,3 +22,13 @@ async def build() -> AsyncGenerator[Build]:
     yield built
     for adapter in adapters:
         await adapter.aclose()
+
+
+@pytest.fixture(params=KINDS)
+async def service(request: pytest.FixtureRequest, start: Start, build: Build) -> Service:
+    """Either service, and an adapter of its type."""
+    factory, version = KINDS[request.param]
+    emulator = server(version=version)
+    adapter = build(factory, await start(emulator))
+    assert isinstance(adapter, ThreadsAdapter)
+    return Service(emulator, adapter)

@@ -6,16 +6,19 @@ import pytest
 
 from adapters.assistants.adapter import ThreadsAdapter, assistants, foundry_classic
 from gateway.a2a.model import Message, Part, Role
-from gateway.ports.adapter import AdapterEvent, AnyAdapterFactory, CallStarted
-from gateway.ports.capabilities import Ongoing
-from gateway.ports.conversation import UserItem
+from gateway.ports.adapter import AdapterError, AdapterEvent, AnyAdapterFactory, CallCompleted
+from gateway.ports.conversation import Item, UserItem
+from gateway.ports.tools import ToolDeclaration
+from gateway.testing.adapter_scripts import collect, message, request
 from tests.adapters.emulator_support import KEY
 from tests.emulators.assistants import ASSISTANT, AssistantsServer
-from tests.emulators.scripts import Script
+from tests.emulators.scripts import Call, Script
 from tests.emulators.server import Validator
 from tests.openapi import openai_validator
 
 VERSION = "2025-01-01-preview"
+OSLO = (Call("weather", {"city": "Oslo"}, "call_1"),)
+TOOL = ToolDeclaration("weather", "The weather of a city.", {"type": "object"})
 KINDS: dict[str, tuple[AnyAdapterFactory, str]] = {
     "assistants": (assistants, VERSION),
     "foundry-classic": (foundry_classic, "v1"),
@@ -52,10 +55,22 @@ def parts(*given: Part) -> UserItem:
     return UserItem(Message(message_id="m1", role=Role.USER, parts=given))
 
 
-def names(events: list[AdapterEvent]) -> Ongoing:
-    """The names of the call of these events."""
-    started = [event for event in events if isinstance(event, CallStarted)]
-    return Ongoing(started[0].handle, started[-1].run)
+class Service:
+    """An emulator, and an adapter in front of it."""
+
+    def __init__(self, emulator: AssistantsServer, adapter: ThreadsAdapter) -> None:
+        self.emulator, self.adapter = emulator, adapter
+
+    async def call(self, *items: Item, after: CallCompleted | None = None, **more: Any) -> list[AdapterEvent]:
+        """A call with these items, which goes on after another."""
+        going_on = {"handle": after.handle, "state": after.state} if after is not None else {}
+        return await collect(self.adapter, request("Hi", **{"items": items, **going_on, **more}))
+
+    async def fails(self, *items: Item, after: CallCompleted | None = None) -> AdapterError:
+        with pytest.raises(AdapterError) as caught:
+            await self.call(*items, after=after)
+        return caught.value
 
 
-__all__ = ["KINDS", "ThreadsAdapter", "judge", "names", "parts", "server", "settings"]
+def said(words: str) -> UserItem:
+    return UserItem(message(words))

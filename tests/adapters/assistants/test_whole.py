@@ -29,6 +29,7 @@ from tests.emulators.scripts import (
     rate_limited,
 )
 from tests.running import AT_ONCE, StartLocal, child_gateways, start_local
+from tests.support.core import until
 
 __all__ = ["start_local"]
 
@@ -177,6 +178,17 @@ async def test_a_thread_that_was_deleted_is_told_as_lost(start_local: StartLocal
     assert why(lost) == failed(ErrorClass.HANDLE_NOT_FOUND)
     assert again["status"]["state"] == "TASK_STATE_FAILED"
     assert emulator.threads == {}
+
+
+async def test_a_context_that_is_deleted_takes_its_thread_and_its_files_with_it(start_local: StartLocal) -> None:
+    emulator = server(repeats)
+    async with talking(emulator, start_local) as caller:
+        picture = {"raw": "cG5n", "mediaType": "image/png"}
+        task = await caller.send("", parts=[{"text": "Look"}, picture])
+        assert (len(emulator.threads), len(emulator.files)) == (1, 1)
+        await caller.http.delete(f"/admin/api/v1/contexts/{task['contextId']}")
+        await until(lambda: not emulator.threads)
+    assert emulator.files == {}
 
 
 async def test_a_lost_thread_is_told_again_in_a_new_one_where_that_is_wanted(start_local: StartLocal) -> None:

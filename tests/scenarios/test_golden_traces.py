@@ -303,7 +303,7 @@ ROWS = [
         [[TextDelta("A1"), CallCompleted("r1", Ending.INPUT_REQUIRED, (Part(text="which?"),))], says("A2", "r2")],
         [Send("1"), Send("2")],
         ["INPUT_REQUIRED", "COMPLETED"],
-        g=[(None, ["U 1"]), (None, ["U 1", "A A1", "U 2"])],
+        g=[(None, ["U 1"]), (None, ["U 1", "A A1", "A which?", "U 2"])],
         br=[(None, ["U 1"]), ("r1", ["U 2"])],
         bs=[(None, ["U 1"]), ("c", ["U 2"])],
     ),

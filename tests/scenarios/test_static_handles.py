@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gateway.a2a.model import Task
+from gateway.a2a.model import Part, Task
 from gateway.ledger.calls import NameCall
-from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
+from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, Ending, ErrorClass, TextDelta, ToolCallReady
 from tests.support.core import Core, query, running_core, soon
 from tests.support.scripted import BS, Pause, Script, ScriptedAdapter, says
 
@@ -169,3 +169,13 @@ async def test_a_known_conversation_costs_no_commit_of_its_own(core: Core) -> No
     points = [type(point) for unit in core.ledger.units[before:] for point in unit]
     assert points
     assert NameCall not in points
+
+
+async def test_41_a_conversation_that_is_lost_behind_a_question_is_told_with_the_question(core: Core) -> None:
+    asks = CallCompleted("c1", Ending.INPUT_REQUIRED, (Part(text="Which?"),))
+    lost = [AdapterError(ErrorClass.HANDLE_EXPIRED, "")]
+    adapter = ScriptedAdapter(BS, [CallStarted("c1"), asks], lost, made("A2", "c2"))
+    core.agent(adapter, on_lost_handle="rebuild")
+    for words in "12":
+        await core.send(words, context="x")
+    assert adapter.sent == [(None, ["U 1"]), ("c1", ["U 2"]), (None, ["U 1", "A Which?", "U 2"])]

@@ -364,6 +364,9 @@ class TurnMachine:
         for call in unanswered:
             self._decide(call, steps, None if continues else why_not, on_chain=on_chain)
         tracker.keep_stray_results()
+        if event.message and event.ending is adapter.Ending.INPUT_REQUIRED:
+            # The model has asked this, and the next message answers it.
+            output.items.append(NewItem(AssistantItem(event.message)))
         handle = event.handle if backend else None
         items = tuple(self._kept_items())
         out.append(commands.CompleteCall(handle, event.state, event.usage, items, tracker.rows(), event.secret))

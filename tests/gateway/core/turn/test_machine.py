@@ -602,10 +602,20 @@ def test_a_rebuilt_conversation_is_announced() -> None:
 )
 def test_a_call_says_how_its_task_is_left(ending: Ending, status: str, state: TaskState) -> None:
     question = (Part(text="which?"),)
+    asked = (AssistantItem(question),) if ending is Ending.INPUT_REQUIRED else ()
     assert play(turn(), CallCompleted(ending=ending, message=question)) == [
-        closes(),
+        closes(*asked),
         EndTurn(TurnStatus(status), state, agent("id-1", *question)),
     ]
+
+
+@pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
+def test_a_question_is_kept_with_the_conversation(ownership: Ownership) -> None:
+    """The next message answers it, and a backend that has lost the conversation is told both."""
+    question = (Part(text="which?"),)
+    handle = None if ownership is G else "h"
+    asks = CallCompleted(handle, Ending.INPUT_REQUIRED, question)
+    assert kept(play(turn(ownership), TextDelta("Well."), asks)) == [text("Well."), AssistantItem(question)]
 
 
 def test_an_answer_that_is_not_whole_says_why() -> None:

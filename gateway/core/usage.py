@@ -73,6 +73,7 @@ _LANGCHAIN = _RESPONSES._replace(
 _ANTHROPIC = _RESPONSES._replace(
     sign="cache_read_input_tokens",
     cached=(("cache_read_input_tokens",),),
+    reasoning=(("output_tokens_details", "thinking_tokens"),),
     beside_input=("cache_read_input_tokens", "cache_creation_input_tokens"),
 )
 _BEDROCK = _Spelling(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.emulators.anthropic import MessagesServer
 from tests.emulators.assistants import ASSISTANT, AssistantsServer
 from tests.emulators.chat import ChatServer
 from tests.emulators.foundry import AGENT, PROJECT, FoundryServer
@@ -63,6 +64,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("openai-responses", "gateway", ResponsesServer, _openai, {"history": {"owner": "gateway"}}, asks=True),
     Row("openai-chat", "", ChatServer, _openai),
+    Row("anthropic", "", MessagesServer, _openai),
     Row("foundry", "chain", FoundryServer, _foundry, asks=True, repeats=False),
     Row("foundry", "conversation", FoundryServer, _foundry, {"conversation": True}, asks=True),
     Row("foundry-classic", "", AssistantsServer, _foundry_classic, asks=True),

@@ -33,6 +33,7 @@ from tests.emulators.scripts import (
     ServerTool,
     Status,
     Step,
+    Stop,
     Think,
     pieces,
 )
@@ -237,7 +238,7 @@ class ResponsesReply:
                 self.body["output"].clear()
                 yield self._event("response.in_progress", response=self.body)
             case (
-                Say() | Refuse() | Cite() | Fail() | ErrorEvent() | Incomplete()
+                Say() | Refuse() | Cite() | Fail() | ErrorEvent() | Incomplete() | Stop()
                 | Status() | Html() | Raw() | Cut() | NoTerminal() | Pause() | Delay()
             ):  # fmt: skip
                 raise ValueError(f"{type(step).__name__} cannot come here")

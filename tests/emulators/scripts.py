@@ -134,6 +134,14 @@ class Incomplete:
 
 
 @dataclass(frozen=True, slots=True)
+class Stop:
+    """The answer ends for this reason, in the wire's own word. `container`: the server's tools ran in the one of this id."""
+
+    reason: str
+    container: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """An HTTP error instead of an answer. First step only."""
 
@@ -169,7 +177,7 @@ class NoTerminal:
 
 Step: TypeAlias = (
     Say | Refuse | Cite | Think | Call | ServerTool | Ask | ImageOut | Item | Restarted | Pause | Delay
-    | Fail | ErrorEvent | Incomplete | Status | Html | Raw | Cut | NoTerminal
+    | Fail | ErrorEvent | Incomplete | Stop | Status | Html | Raw | Cut | NoTerminal
 )  # fmt: skip
 
 

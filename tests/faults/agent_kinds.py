@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from gateway.testing.serving import serve
 from tests.contract.backends import KEY, ROWS
+from tests.emulators.anthropic import MessagesServer
 from tests.emulators.chat import ChatServer
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Script
@@ -16,13 +17,14 @@ _KINDS = {
     "conversation": "type: openai-responses, conversation: true",
     "background": "type: openai-responses, background: true",
     "chat": "type: openai-chat",
+    "messages": "type: anthropic",
 }
 KINDS = tuple(_KINDS)
 
 OF_THE_MATRIX = {row.name: row for row in ROWS}
 """The rows of the contract matrix, which are kinds, too."""
 
-OF_THE_GATEWAY = frozenset({"gateway", "chat"})
+OF_THE_GATEWAY = frozenset({"gateway", "chat", "messages"})
 """The gateway keeps the history of these."""
 
 
@@ -30,7 +32,7 @@ class Services:
     """One of each wire. `settings` has those of an agent of each kind."""
 
     def __init__(self, script: Script) -> None:
-        self.responses, self.chat = ResponsesServer(script), ChatServer(script)
+        self.responses, self.chat, self.messages = ResponsesServer(script), ChatServer(script), MessagesServer(script)
         self.settings: Mapping[str, str] = {}
 
 
@@ -38,10 +40,11 @@ class Services:
 async def services(script: Script) -> AsyncIterator[Services]:
     made = Services(script)
     async with AsyncExitStack() as stack:
-        one, other = [await stack.enter_async_context(serve(server.app)) for server in (made.responses, made.chat)]
+        servers = made.responses, made.chat, made.messages
+        one, other, third = [await stack.enter_async_context(serve(server.app)) for server in servers]
+        urls = {"chat": other, "messages": third}
         made.settings = {
-            kind: f"{settings}, model: m, base_url: '{other if kind == 'chat' else one}/v1'"
-            for kind, settings in _KINDS.items()
+            kind: f"{settings}, model: m, base_url: '{urls.get(kind, one)}/v1'" for kind, settings in _KINDS.items()
         }
         yield made
 

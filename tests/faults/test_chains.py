@@ -97,7 +97,8 @@ async def test_an_answer_that_a_limit_has_cut_says_so_and_the_conversation_goes_
             ended = last.event["statusUpdate"]
             first = await A2A(http, "agent").call("GetTask", id=ended["taskId"])
             second = await A2A(http, "agent").send("two", "c")
-        reason = {"finishReason": "length" if kind == "chat" else "max_output_tokens"}
+        words = {"chat": "length", "messages": "max_tokens"}
+        reason = {"finishReason": words.get(kind, "max_output_tokens")}
         assert ended["metadata"] == reason | first["metadata"]
         assert first["status"]["message"]["metadata"] == reason
         assert (why(second), text_of(second)) == (COMPLETED, "one | two")

@@ -13,9 +13,11 @@ import pytest
 from gateway.ports.adapter import ErrorClass
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, why
+from tests.emulators.anthropic import MessagesServer
 from tests.emulators.chat import ChatServer
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Call, Conversation, Json, Say, Status, Step
+from tests.emulators.server import Emulator
 from tests.running import AT_ONCE, StartLocal
 
 POISON = "arsenic"
@@ -26,6 +28,7 @@ AGENTS = {
     "conversed": "type: openai-responses, base_url: 'RESPONSES/v1', conversation: true",
     "kept": "type: openai-responses, base_url: 'RESPONSES/v1', history: {owner: gateway}",
     "chat": "type: openai-chat, base_url: 'CHAT/v1'",
+    "messages": "type: anthropic, base_url: 'MESSAGES'",
 }
 EACH = pytest.mark.parametrize("agent", AGENTS)
 REVERTIBLE = pytest.mark.parametrize("agent", [name for name in AGENTS if name != "conversed"])
@@ -38,7 +41,7 @@ class Services:
     down: bool = False
     takes_outputs: bool = True
     urls: dict[str, str] = field(default_factory=dict)
-    servers: list[ChatServer | ResponsesServer] = field(default_factory=list)
+    servers: list[Emulator] = field(default_factory=list)
 
     def script(self, conversation: Conversation) -> Iterator[Step]:
         outputs = conversation.tool_outputs.values()
@@ -65,9 +68,9 @@ def _is_output(item: Json) -> bool:
 @pytest.fixture
 async def services() -> AsyncGenerator[Services]:
     world = Services()
-    world.servers = [ResponsesServer(world.script), ChatServer(world.script)]
+    world.servers = [ResponsesServer(world.script), ChatServer(world.script), MessagesServer(world.script)]
     async with AsyncExitStack() as stack:
-        for name, server in zip(("RESPONSES", "CHAT"), world.servers, strict=True):
+        for name, server in zip(("RESPONSES", "CHAT", "MESSAGES"), world.servers, strict=True):
             world.urls[name] = await stack.enter_async_context(serve(server.app))
         yield world
 

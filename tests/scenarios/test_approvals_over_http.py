@@ -7,9 +7,11 @@ import aiohttp
 import pytest
 
 from gateway.testing.serving import serve
+from tests.emulators.anthropic import MessagesServer
 from tests.emulators.chat import ChatServer
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Call, Say, in_rounds
+from tests.emulators.server import Emulator
 from tests.running import local_gateway
 
 TOOL = '''
@@ -19,6 +21,13 @@ def book(hotel: str) -> str:
 '''
 
 SETTINGS = 'tools: {desk: {type: python, ref: "./desk.py:book"}}'
+
+
+WIRES: dict[str, type[Emulator]] = {
+    "openai-responses": ResponsesServer,
+    "openai-chat": ChatServer,
+    "anthropic": MessagesServer,
+}
 
 
 async def say(url: str, *parts: dict[str, Any], task: str | None = None, context: str = "c") -> dict[str, Any]:
@@ -34,14 +43,14 @@ async def say(url: str, *parts: dict[str, Any], task: str | None = None, context
         return body
 
 
-@pytest.mark.parametrize("kind", ["openai-responses", "openai-chat"])
+@pytest.mark.parametrize("kind", WIRES)
 @pytest.mark.parametrize("approved", [True, False])
 async def test_112_a_call_is_asked_about_allowed_and_run_by_a_gateway_as_it_is_configured(
     tmp_path: Path, kind: str, approved: bool
 ) -> None:
     (tmp_path / "desk.py").write_text(TOOL, encoding="utf-8")
     script = in_rounds([Call("book", {"hotel": "Ritz"})], [Say("All done.")])
-    server = ResponsesServer(script) if kind == "openai-responses" else ChatServer(script)
+    server = WIRES[kind](script)
     async with serve(server.app) as backend:
         agent = f"hotel: {{type: {kind}, model: m, base_url: '{backend}/v1', tools: [desk], approvals: [{{tool: 'desk.*'}}]}}"
         async with local_gateway(agent, tmp_path, settings=SETTINGS) as gateway:

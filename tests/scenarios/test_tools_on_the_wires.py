@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from adapters.anthropic import adapter as anthropic
 from adapters.openai.chat import adapter as openai_chat
 from adapters.openai.responses import adapter as openai_responses
 from gateway.a2a.model import Json, Task, TaskState
@@ -16,6 +17,7 @@ from gateway.core.tools.toolset import OfferedTool
 from gateway.ports.adapter import Adapter
 from gateway.ports.tools import SourceTool, ToolDeclaration, ToolOutput, ToolRun
 from gateway.testing.serving import serve
+from tests.emulators.anthropic import MessagesServer
 from tests.emulators.chat import CHAT_DIALECTS, ChatServer
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Call, Conversation, Cut, Incomplete, Item, Raw, Say, Script, Step, Think, in_rounds
@@ -56,6 +58,7 @@ WIRES: dict[str, tuple[type[Emulator], Any, dict[str, Any]]] = {
     "chain": (ResponsesServer, openai_responses.factory, {}),
     "conversation": (ResponsesServer, openai_responses.factory, {"conversation": True}),
     "whole": (ResponsesServer, openai_responses.factory, {"history": {"owner": "gateway"}}),
+    "messages": (MessagesServer, anthropic.factory, {}),
     **{f"chat of {name}": (ChatServer, openai_chat.factory, {"dialect": name}) for name in sorted(CHAT_DIALECTS)},
 }
 
@@ -125,12 +128,17 @@ async def test_what_is_streamed_is_the_same(wire: Wire) -> None:
     assert streamed(await frames(await wire.core.stream("weather?"))) == f"One more. {REPORT}"
 
 
+def may_call(body: dict[str, Any]) -> bool:
+    """Whether the request lets the model call tools. The Messages API wants tools beside earlier calls in any case."""
+    return bool(body.get("tools")) and body.get("tool_choice") != {"type": "none"}
+
+
 async def test_a_last_call_without_tools_is_taken_and_answers(wire: Wire) -> None:
     wire.attach(tool_rounds=1)
     wire.server.script = in_rounds([call("Oslo", "c1"), call("Rome", "c2")], report)
     task = await wire.say("weather?")
     assert shown(await wire.say("and now?", task)) == shown(task) == '{"degrees":3} | 18C'
-    assert ["tools" in body for body in wire.bodies()] == [True, False] * 2
+    assert [may_call(body) for body in wire.bodies()] == [True, False] * 2
 
 
 async def test_calls_that_are_never_run_are_answered_before_the_next_message(wire: Wire) -> None:
@@ -185,6 +193,8 @@ def reported_again(wire: Wire) -> list[Step]:
 
 
 async def test_a_call_that_is_reported_again_runs_once_and_its_output_goes_out_once(wire: Wire) -> None:
+    if isinstance(wire.server, MessagesServer):
+        pytest.skip("on this wire a call is told once")
     wire.server.script = in_rounds(reported_again(wire), report)
     first = await wire.say("weather?")
     assert shown(first) == '{"degrees":3}'
@@ -240,7 +250,7 @@ async def test_the_calls_of_an_answer_that_is_not_whole_do_not_run_and_the_conve
     assert (first.status.state, shown(first), wire.tool.asked) == (TaskState.COMPLETED, "Let me check.", [])
     assert first.status.message is not None
     reason = (first.status.message.metadata or {})["finishReason"]
-    assert reason in ("max_output_tokens", "length")
+    assert reason in ("max_output_tokens", "length", "max_tokens")
     assert (first.metadata or {})["finishReason"] == reason
     wire.server.script = in_rounds([Say("Hello")])
     assert shown(await wire.say("and now?", first)) == "Hello"
@@ -257,11 +267,12 @@ def texts_of(task: Task) -> list[str]:
 def sent_texts(body: dict[str, Any]) -> list[str]:
     """The texts of the model in a request that has the whole conversation."""
     items = body.get("messages") or body["input"]
-    return [item["content"] for item in items if item.get("role") == "assistant"]
+    contents = [item["content"] for item in items if item.get("role") == "assistant"]
+    return [each if isinstance(each, str) else "".join(block.get("text", "") for block in each) for each in contents]
 
 
 async def test_what_came_of_two_messages_before_their_answer_was_cut_off_is_shown(wire: Wire) -> None:
-    if isinstance(wire.server, ChatServer):
+    if not isinstance(wire.server, ResponsesServer):
         pytest.skip("an answer is one message")
     pieces = [(0, "It is "), (1, "Take "), (0, "3 degrees."), (1, "a coat.")]
     deltas = [

@@ -7,6 +7,7 @@ import pytest
 
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, a2a_http
+from tests.emulators.anthropic import MessagesServer
 from tests.emulators.chat import ChatServer
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Say
@@ -22,6 +23,7 @@ WIRES: dict[str, tuple[type[Emulator], str, set[str]]] = {
     "background": (ResponsesServer, "type: openai-responses, background: true", NAMES | DETAILS),
     "whole": (ResponsesServer, "type: openai-responses, history: {owner: gateway}", NAMES | DETAILS),
     "chat": (ChatServer, "type: openai-chat", NAMES),
+    "messages": (MessagesServer, "type: anthropic", NAMES | {"cachedTokens"}),
 }
 
 

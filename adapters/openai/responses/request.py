@@ -68,10 +68,9 @@ def _item(item: Item, ids: encoding.CallIds, fresh: frozenset[str]) -> Json:
         case OutputItem():
             output = encoding.output_text(item)
             return {"type": "function_call_output", "call_id": ids.of_output(item.call_id), "output": output}
-        case ReasoningItem(opaque=opaque):
-            return opaque
-        case OpaqueItem(payload=payload):
-            return payload
+        case ReasoningItem(opaque=kept) | OpaqueItem(payload=kept):
+            # What an adapter of another wire has kept has no type.
+            return kept if isinstance(kept, dict) and "type" in kept else None
         case _:
             assert_never(item)
 

@@ -51,6 +51,16 @@ REPORTS: dict[str, tuple[dict[str, Any], Usage]] = {
         {"input_tokens": 15, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 5, "output_tokens": 30},
         Usage(120, 100, 30, None, 150),
     ),
+    "Anthropic, with thinking": (
+        {
+            "input_tokens": 15,
+            "cache_read_input_tokens": 100,
+            "cache_creation_input_tokens": 5,
+            "output_tokens": 30,
+            "output_tokens_details": {"thinking_tokens": 10},
+        },
+        Usage(120, 100, 30, 10, 150),
+    ),
     "Anthropic, by LiteLLM": (
         {
             "prompt_tokens": 120,

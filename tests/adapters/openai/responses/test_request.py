@@ -84,6 +84,13 @@ async def test_outputs_that_the_backend_waits_for_go_before_the_message(
     ]
 
 
+async def test_what_an_adapter_of_another_wire_has_kept_is_not_sent(server: ResponsesServer, keeping: Adapter) -> None:
+    foreign = {"model": "m", "block": {"type": "thinking", "thinking": "hm", "signature": "sig"}}
+    earlier = (UserItem(message("one")), ReasoningItem("hm", foreign), OpaqueItem("server_tool_use", foreign))
+    await finished(keeping, "two", earlier=earlier)
+    assert server.requests[0]["input"] == [user("one"), user("two")]
+
+
 async def test_without_storage_the_whole_view_is_sent_and_no_id_of_the_backend(
     server: ResponsesServer, keeping: Adapter
 ) -> None:

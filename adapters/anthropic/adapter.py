@@ -1,0 +1,146 @@
+"""The adapter of type `anthropic`, for Anthropic's Messages API and for compatible servers. These servers store nothing: the
+gateway keeps the conversation, and sends all of it with every request.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from urllib.parse import quote
+
+import msgspec
+
+from adapters.anthropic.content import IMAGES, PDF, Block
+from adapters.anthropic.failures import AnthropicFailures
+from adapters.anthropic.files import Files
+from adapters.anthropic.request import RequestBody, continued, usable_container, with_container
+from adapters.anthropic.settings import AnthropicSettings
+from adapters.anthropic.stream import MessageParser
+from adapters.anthropic.targets import SHORTHAND
+from adapters.http.client import EventStream, HttpClient
+from adapters.http.credentials.signing import signing_of
+from gateway.foundation.clock import Clock
+from gateway.ports.adapter import (
+    AdapterError,
+    AdapterEvent,
+    AdapterFactory,
+    CallStarted,
+    ErrorClass,
+    ServiceRequest,
+    StateKind,
+)
+from gateway.ports.capabilities import Backend, ProbeReport
+from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
+
+_PROMPT = "ping"
+_UNUSABLE = frozenset({ErrorClass.UNAUTHORISED, ErrorClass.UNREACHABLE, ErrorClass.TIMED_OUT, ErrorClass.INTERRUPTED})
+_MOST_PAUSES = 20
+"""How often the service may pause in one answer."""
+
+
+class AnthropicAdapter:
+    """Sends the requests of one agent to the Messages API."""
+
+    def __init__(self, settings: AnthropicSettings) -> None:
+        self.ownership = Ownership(
+            StorageOwner.GATEWAY, HandleKind.NONE, opaque_replay=True, repeatable=settings.repeatable
+        )
+        self.backend = Backend(settings.base_url, settings.account)
+        self._clock = Clock()
+        self._model = settings.model
+        self._models = f"{settings.base_url}/v1/models"
+        self._url = f"{settings.base_url}/v1/messages"
+        self._failures = AnthropicFailures(settings.secrets())
+        self._body = RequestBody(settings, self._failures)
+        signing = signing_of(settings.auth, self._failures, settings.timeouts, settings.route)
+        self._http = HttpClient(settings.timeouts, self._failures, settings.service_headers, settings.route, signing)
+        self._files = Files(self._http, settings.base_url)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
+        container = usable_container(request.state, self._clock.now())
+        body = self._body.of(request, container)
+        parser = MessageParser(self._failures, self._model)
+        pauses, started = 0, False
+        try:
+            while True:
+                async with AsyncExitStack() as stack:
+                    stream = await self._open(stack, body, parser, lenient=container is not None)
+                    if not started:
+                        started = True
+                        yield CallStarted()
+                    async for batch in stream:
+                        for data in batch:
+                            for event in parser.receive(data):
+                                yield event
+                        if parser.ended:
+                            break
+                    stream.answered = parser.ended
+                    if not (parser.ended and parser.paused and pauses < _MOST_PAUSES):
+                        last = parser.finish()
+                        for name in dict.fromkeys(parser.files):
+                            yield await self._files.fetch(name)
+                        for event in last:
+                            yield event
+                        return
+                pauses += 1
+                container = usable_container(parser.state, self._clock.now())
+                body = continued(body, parser.go_on(), container)
+        except AdapterError as error:
+            error.usage = parser.usage
+            if error.kind is ErrorClass.HANDLE_EXPIRED:
+                # It is that of a container, and not of the conversation.
+                error.kind = ErrorClass.NOT_SERVED
+            raise
+
+    async def _open(self, stack: AsyncExitStack, body: Block, parser: MessageParser, *, lenient: bool) -> EventStream:
+        """The stream of an answer. `lenient`: the container in the body is that of an earlier answer, and where the service
+        has lost it, the model gets another one."""
+        try:
+            return await stack.enter_async_context(self._stream(body))
+        except AdapterError as error:
+            if not (lenient and error.kind is ErrorClass.HANDLE_EXPIRED):
+                raise
+        parser.state = {}
+        return await stack.enter_async_context(self._stream(with_container(body, None)))
+
+    def _stream(self, body: Block) -> EventStream:
+        return self._http.stream(self._url, msgspec.json.encode(body))
+
+    async def probe(self) -> ProbeReport:
+        listed = await self._lists_model()
+        parser = MessageParser(self._failures, self._model)
+        async with self._stream(self._body.probe(_PROMPT)) as stream:
+            async for batch in stream:
+                for data in batch:
+                    parser.receive(data)
+                if parser.ended:
+                    stream.answered = True
+                    return ProbeReport(model=listed, streams=True)
+        raise self._failures.error(ErrorClass.INTERRUPTED, "the stream ended before the message did")
+
+    async def _lists_model(self) -> bool | None:
+        """Whether the service knows the model of the settings, which its list may have under another name; None when it has
+        no list. Raises: AdapterError when the service cannot be used."""
+        try:
+            listed = await self._http.request_json("GET", f"{self._models}?limit=1000")
+            match listed:
+                case {"data": [_, *_] as entries}:
+                    if any(isinstance(entry, dict) and entry.get("id") == self._model for entry in entries):
+                        return True
+                    return await self._http.request_json("GET", f"{self._models}/{quote(self._model)}") is not None
+        except AdapterError as error:
+            if error.kind in _UNUSABLE:
+                raise
+        return None
+
+
+factory = AdapterFactory(
+    settings=AnthropicSettings,
+    build=AnthropicAdapter,
+    summary="Anthropic's Messages API, and servers compatible with it",
+    states=(StateKind(StorageOwner.GATEWAY, HandleKind.NONE, AnthropicAdapter),),
+    shorthand=SHORTHAND,
+    input_modes=("text/plain", "text/*", "application/json", "application/xml", "application/yaml", PDF, *IMAGES),
+    output_modes=("text/plain", "text/*", "application/json", "application/*", "image/*"),
+)

@@ -1,0 +1,99 @@
+"""Parts of messages -> content blocks of the Messages API. Law: no empty text goes out, since the service refuses it; what the
+model cannot take is refused here, by its media type.
+
+Source: anthropic 2.14.0, types `ContentBlockParam` and `DocumentBlockParam`.
+"""
+
+import base64
+import mimetypes
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import UNSET
+
+from adapters.http.failures import Failures
+from gateway.a2a.model import Json, Part
+from gateway.ports.adapter import ErrorClass
+from gateway.ports.conversation import joined
+
+Block = dict[str, Json]
+
+IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+PDF = "application/pdf"
+BESIDE = "beside_answer"
+"""The key in the metadata of a part that callers get, and that the model does not need back."""
+
+
+def json_text(value: Json) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def text_block(text: str) -> Iterator[Block]:
+    if text.strip():
+        yield {"type": "text", "text": text}
+
+
+def answer(parts: Iterable[Part]) -> Iterator[Block]:
+    """An earlier answer of the model. It cannot take its own files back: a file becomes its name."""
+    kept = (part for part in parts if BESIDE not in (part.metadata or {}))
+    texts = ((_text(part), part) for part in kept)
+    yield from text_block(joined(f"[{_name(part)}]" if text is None else text for text, part in texts))
+
+
+class UserContent:
+    """Encodes what users say. `citations`: the model is asked to cite the documents."""
+
+    def __init__(self, failures: Failures, *, citations: bool) -> None:
+        self._failures = failures
+        self._citations: Block = {"citations": {"enabled": True}} if citations else {}
+
+    def blocks(self, parts: Iterable[Part]) -> Iterator[Block]:
+        """Raises: AdapterError for a file that the model cannot take."""
+        for part in parts:
+            text = _text(part)
+            if text is None:
+                yield self._file(part)
+            else:
+                yield from text_block(text)
+
+    def _file(self, part: Part) -> Block:
+        kind = _media_type(part)
+        if kind in IMAGES:
+            return {"type": "image", "source": _source(part, kind)}
+        if kind == PDF:
+            return self._document(part, _source(part, kind))
+        if part.raw is None:
+            return {"type": "text", "text": f"{_name(part)}: {part.url}"}
+        try:
+            text = base64.b64decode(part.raw).decode()
+        except ValueError as error:
+            why = f"a file of type {kind!r} is neither text nor a PDF nor one of {', '.join(IMAGES)}"
+            raise self._failures.error(ErrorClass.REJECTED, why) from error
+        return self._document(part, {"type": "text", "media_type": "text/plain", "data": text})
+
+    def _document(self, part: Part, source: Block) -> Block:
+        title = {"title": part.filename} if part.filename else {}
+        return {"type": "document", "source": source, **title, **self._citations}
+
+
+def _text(part: Part) -> str | None:
+    """The text of a part of text or data, None for a file."""
+    if part.text is not None:
+        return part.text
+    return None if part.data is UNSET else json_text(part.data)
+
+
+def _source(part: Part, kind: str) -> Block:
+    if part.url is not None:
+        return {"type": "url", "url": part.url}
+    return {"type": "base64", "media_type": kind, "data": part.raw}
+
+
+def _media_type(part: Part) -> str:
+    guessed = mimetypes.guess_type(part.filename or part.url or "")[0]
+    kind = (part.media_type or guessed or "application/octet-stream").partition(";")[0].strip().lower()
+    return "image/jpeg" if kind == "image/jpg" else kind
+
+
+def _name(part: Part) -> str:
+    return part.filename or part.url or _media_type(part)

@@ -106,7 +106,7 @@ class CommandExecutor:
                 case commands.Publish(update=update):
                     self.publish(update)
                 case commands.RecordPending(handle=handle, run=name):
-                    await self._note_names(handle, name)
+                    await self.note_names(handle, name)
                 case commands.Reply():
                     reply = command
                 case commands.StrayResult(call_id=call_id):
@@ -200,7 +200,7 @@ class CommandExecutor:
             log.warning("thread.owner-conflict", agent=agent.name, thread=thread.id)
         return [] if command.handle is None else [DeleteOrphan(thread.id, agent.name, command.handle, now)]
 
-    async def _note_names(self, handle: str | None, run: str | None) -> None:
+    async def note_names(self, handle: str | None, run: str | None) -> None:
         """A static handle was made for this call: the adapter uses it once it cannot be lost any more."""
         before = self._context.call
         self._context.call = Ongoing(handle or before.handle, run or before.run)

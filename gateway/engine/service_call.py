@@ -187,12 +187,10 @@ class ServiceCallLoop:
 
     async def _repeat(self, request: ServiceRequest, error: AdapterError) -> ServiceRequest:
         """The request of the next try, recorded and after its wait. Raises: `error` where there is none."""
-        run, thread, runtime = self.context.run, self.context.thread, self.context.runtime
-        doubt = await self._doubt(error)
+        context, run, thread, runtime = self.context, self.context.run, self.context.thread, self.context.runtime
+        doubt, static = await self._doubt(error), ownership.is_static(thread)
         # Nothing can be taken back from a static conversation.
-        stuck = (
-            doubt is not None and doubt.turn is not None and thread.handle is not None and ownership.is_static(thread)
-        )
+        stuck = doubt is not None and doubt.turn is not None and thread.handle is not None and static
         if doubt is not None and not stuck:
             return await self._narrow(error, doubt)
         declared = run.agent.adapter.ownership
@@ -204,12 +202,19 @@ class ServiceCallLoop:
         if wait is not None:
             if runtime.breakers.refuses(run.agent):
                 raise error
+            made = context.call.handle if static and thread.handle is None else None
             reread = await self._wait(error, wait)
-            return await self._preparation.request() if reread else request
+            again = await self._preparation.request() if reread else request
+            return again if made is None else await self._in_conversation(made, again)
         following = ownership.rebuild_ownership(error.kind, thread, declared, run.agent.policies, stuck=stuck)
         if following is None or self._phase is CallProgress.EMITTED:
             raise error
         return await self._rebuild(error, following)
+
+    async def _in_conversation(self, made: str, request: ServiceRequest) -> ServiceRequest:
+        """The request in the conversation that an earlier try has made, and in which nothing was said."""
+        await self.executor.note_names(made, None)
+        return replace(request, handle=made)
 
     async def _doubt(self, error: AdapterError) -> Doubt | None:
         """The part of a refused request that the next request does without, or None when there is no next request."""

@@ -138,6 +138,16 @@ async def test_35_a_first_call_that_fails_leaves_its_conversation_pending_and_th
     assert calls(core.path) == [(None, "c1", None), (None, "c2", "c2"), ("c2", None, "c2")]
 
 
+async def test_35_a_first_call_that_is_tried_again_stays_in_the_conversation_that_it_has_made(core: Core) -> None:
+    busy = AdapterError(ErrorClass.RATE_LIMITED, "429")
+    adapter = ScriptedAdapter(BS, [CallStarted("c"), busy], [busy], says("A1", "c"), says("A2", "c"))
+    core.agent(adapter)
+    tasks = [await core.send(text, context="x") for text in "12"]
+    assert [told(task) for task in tasks] == [COMPLETED] * 2
+    assert adapter.sent == [(None, ["U 1"]), ("c", ["U 1"]), ("c", ["U 1"]), ("c", ["U 2"])]
+    assert calls(core.path) == [(None, "c", None)] * 2 + [(None, "c", "c"), ("c", None, "c")]
+
+
 async def test_35_a_failure_in_a_known_conversation_leaves_it_where_it_is(core: Core) -> None:
     adapter = ScriptedAdapter(
         BS, made("A1", "c"), [CallStarted("c"), AdapterError(ErrorClass.UNAUTHORISED, "")], says("A3", "c")

@@ -97,7 +97,7 @@ python=$(find_python)
 installs=()
 install_proxies &
 installs+=($!)
-for peer in ogx agentserver azure-ai-agents llmock adk a2a-sdk-0.3 agent-framework strands beeai crewai; do
+for peer in ogx agentserver azure-ai-agents llmock langgraph adk a2a-sdk-0.3 agent-framework strands beeai crewai; do
     unless_stamped "$peer" "$pins/$peer/requirements.txt" install_python_peer "$peer" &
     installs+=($!)
 done

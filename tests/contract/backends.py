@@ -8,6 +8,7 @@ from tests.emulators.anthropic import MessagesServer
 from tests.emulators.assistants import ASSISTANT, AssistantsServer
 from tests.emulators.chat import ChatServer
 from tests.emulators.foundry import AGENT, PROJECT, FoundryServer
+from tests.emulators.langgraph_server import LangGraphServer
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.server import Emulator
 
@@ -16,6 +17,10 @@ KEY = "contract-key-0123456789"
 
 def _openai(url: str) -> dict[str, Any]:
     return {"model": "m", "api_key": KEY, "base_url": f"{url}/v1"}
+
+
+def _langgraph(url: str) -> dict[str, Any]:
+    return {"url": url, "api_key": KEY}
 
 
 def _foundry(url: str) -> dict[str, Any]:
@@ -69,4 +74,5 @@ ROWS: tuple[Row, ...] = (
     Row("foundry", "conversation", FoundryServer, _foundry, {"conversation": True}, asks=True),
     Row("foundry-classic", "", AssistantsServer, _foundry_classic, asks=True),
     Row("assistants", "", AssistantsServer, _assistants),
+    Row("langgraph", "", LangGraphServer, _langgraph, calls=False, asks=True),
 )

@@ -11,7 +11,7 @@ from tests.running import start_local
 
 __all__ = ["start_local"]
 
-_PEERS = {"aimock_peer", "ogx_peer", "mcp_peer", "agentserver_peer", "llmock_peer"}
+_PEERS = {"aimock_peer", "ogx_peer", "mcp_peer", "agentserver_peer", "llmock_peer", "langgraph_peer"}
 
 
 @pytest.fixture(scope="session")
@@ -46,6 +46,13 @@ def agentserver_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]
 def llmock_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Llmock]:
     """A server of faults; call `play` first, for it remembers the test before."""
     with peer_processes.llmock(tmp_path_factory.mktemp("llmock")) as peer:
+        yield peer
+
+
+@pytest.fixture(scope="session")
+def langgraph_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """An Agent Server of LangGraph."""
+    with peer_processes.langgraph(tmp_path_factory.mktemp("langgraph")) as peer:
         yield peer
 
 

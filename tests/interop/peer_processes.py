@@ -153,6 +153,31 @@ def authorization_server(directory: Path) -> Iterator[Peer]:
         yield peer
 
 
+@contextmanager
+def langgraph(directory: Path) -> Iterator[Peer]:
+    """Runs an Agent Server of LangGraph with the graphs of peers/langgraph/graphs.py, which need no model."""
+    program = _installed("langgraph", "venv/langgraph/bin/langgraph")
+    port = free_port()
+    origin = f"http://127.0.0.1:{port}"
+    peer = Peer("langgraph", origin, origin, directory / "langgraph.log")
+    # It keeps its threads in the folder of its configuration.
+    for name in ("langgraph.json", "graphs.py"):
+        shutil.copy(_SOURCES / "langgraph" / name, directory)
+    environment = {"LANGSMITH_TRACING": "false", "LANGGRAPH_CLI_NO_ANALYTICS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    # Where the port is taken it serves on another without a word, and then is not ready here.
+    command = [program, "dev", "--host", "127.0.0.1", "--port", port, "--no-browser", "--no-reload"]
+    with _child(peer, command, directory, ready="/ok", environment=environment):
+        yield peer
+
+
+async def langgraph_sdk(directory: Path, url: str, key: str) -> dict[str, Any]:
+    """What LangGraph's own client sees of a server that is scripted for it."""
+    program = _installed("langgraph", "venv/langgraph/bin/python")
+    script = _SOURCES / "langgraph" / "sdk_client.py"
+    [seen] = await _told([program, script, url, key], directory, {"LANGSMITH_TRACING": "false"})
+    return seen
+
+
 def mcp_everything() -> tuple[str, str]:
     """The command of MCP's own test server, without its argument `stdio` or `streamableHttp`."""
     script = "mcp-everything/node_modules/@modelcontextprotocol/server-everything/dist/index.js"

@@ -44,10 +44,7 @@ class NamedEventReader:
         if self._after_cr:
             chunk = chunk.removeprefix(b"\n")
             self._after_cr = False
-        if b"\r" in chunk:
-            self._after_cr = chunk.endswith(b"\r")
-            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        *lines, rest = chunk.split(b"\n")
+        *lines, rest = self._split(chunk)
         if lines and self._line:
             lines[0] = b"".join((*self._line, lines[0]))
             self._line.clear()
@@ -57,6 +54,18 @@ class NamedEventReader:
             self._line_size += len(rest)
             self._check_event()
         return [event for line in lines if (event := self._take(line)) is not None]
+
+    def _split(self, chunk: bytes) -> list[bytes]:
+        """The lines, of which the last has no end."""
+        if b"\r" not in chunk:
+            return chunk.split(b"\n")
+        self._after_cr = chunk.endswith(b"\r")
+        lines = chunk.split(b"\r\n")
+        ends = len(lines) - 1
+        # Where every line ends like this, to put other ends in their place would take most of the time.
+        if chunk.count(b"\r") == ends == chunk.count(b"\n"):
+            return lines
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
 
     def finish(self) -> ServerEvent | None:
         """The last event of a stream that lacks the empty line after it; None unless its data is complete."""

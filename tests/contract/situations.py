@@ -10,6 +10,7 @@ from gateway.ports.adapter import ErrorClass
 from tests.a2a_client import streamed_text, text_of
 from tests.contract.bench import Bench, Caller, first, plays, state_of
 from tests.emulators.scripts import Ask, Call, Conversation, Cut, NoTerminal, Pause, Say, Status, Step, in_rounds
+from tests.faults.conversation_sweep import sweep
 
 Situation = Callable[[Bench], Awaitable[str]]
 
@@ -220,6 +221,18 @@ async def restarted(bench: Bench) -> str:
     return "yes"
 
 
+async def killed(bench: Bench) -> str:
+    """The gateway dies around each call of a conversation: at its beginning, at its first event, at each commit of its end."""
+    for pattern in ("call.[pf]*", "*complete*"):
+        points = await sweep(bench.folder / "killed", bench.row.name, pattern)
+        phases = {point.rpartition(".")[2] for point in points}
+        assert phases == ({"prepared", "first"} if pattern.startswith("call") else _PHASES_OF_AN_END)
+    return "nothing lost or doubled"
+
+
+_PHASES_OF_AN_END = {"completed", "before", "stored", "shown"}
+
+
 def _played_once(steps: list[Step]) -> Callable[[Conversation], AsyncGenerator[Step]]:
     left = [steps]
 
@@ -245,4 +258,5 @@ SITUATIONS: dict[str, Situation] = {
     "429": too_many_requests,
     "truncated stream": truncated,
     "restart of the server": restarted,
+    "kill -9 of the gateway": killed,
 }

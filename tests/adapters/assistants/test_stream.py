@@ -294,6 +294,6 @@ def test_an_error_has_the_class_of_what_it_means(case: str) -> None:
         (None, "incomplete"),
     ],
 )
-def test_an_answer_that_is_not_whole_says_why(details: Any, finish: str) -> None:
+def test_a_run_that_is_not_whole_says_why(details: Any, finish: str) -> None:
     [_, ended] = told(run("created"), run("incomplete", incomplete_details=details))
     assert ended == CallCompleted("thread_1", finish=finish, state={"run": "run_1"})

@@ -2,9 +2,15 @@
 all; this reader is for services that say it in `event:` and `id:`.
 """
 
+import re
+
 import msgspec
 
 from adapters.http.sse import BOM, EVENT_LIMIT, STREAM_LIMIT, StreamTooLarge, is_whole
+
+_CR = ord("\r")
+_NO_ID = re.compile(rb"^$|[\r\0]")
+"""An empty id takes the earlier one away; the others are none."""
 
 
 class ServerEvent(msgspec.Struct, frozen=True, gc=False):
@@ -44,6 +50,17 @@ class NamedEventReader:
         if self._after_cr:
             chunk = chunk.removeprefix(b"\n")
             self._after_cr = False
+        events: list[ServerEvent] = []
+        if self._line or self._data or self._name:
+            place = _behind_event(chunk)
+            self._take_lines(chunk[:place], events)
+            chunk = chunk[place:]
+        if self._started and not (self._line or self._data or self._name):
+            chunk = chunk[self._take_plain(chunk, events) :]
+        self._take_lines(chunk, events)
+        return events
+
+    def _take_lines(self, chunk: bytes, events: list[ServerEvent]) -> None:
         *lines, rest = self._split(chunk)
         if lines and self._line:
             lines[0] = b"".join((*self._line, lines[0]))
@@ -53,7 +70,17 @@ class NamedEventReader:
             self._line.append(rest)
             self._line_size += len(rest)
             self._check_event()
-        return [event for line in lines if (event := self._take(line)) is not None]
+        events += [event for line in lines if (event := self._take(line)) is not None]
+
+    def _take_plain(self, chunk: bytes, events: list[ServerEvent]) -> int:
+        """Adds the plain events at the beginning of `chunk`; gives the place behind them."""
+        place = 0
+        while (plain := _plain_event(chunk, place)) is not None:
+            name, data, number, place = plain
+            if number:
+                self._id = number.decode("utf-8", "replace")
+            events.append(ServerEvent(name.decode("utf-8", "replace") or "message", self._id, data))
+        return place
 
     def _split(self, chunk: bytes) -> list[bytes]:
         """The lines, of which the last has no end."""
@@ -104,3 +131,38 @@ class NamedEventReader:
     def _check_event(self) -> None:
         if self._line_size + self._data_size > EVENT_LIMIT:
             raise StreamTooLarge
+
+
+def _plain_event(chunk: bytes, place: int) -> tuple[bytes, bytes, bytes, int] | None:
+    """Name, data and id of the event at this place, and the place behind it: if it has one line each of `event`, `data` and
+    perhaps `id`, in this order and with equal ends, as nearly all have. To take lines one by one costs three times as much."""
+    # To look for one byte is ten times as fast as to look for two.
+    named = chunk.find(b"\n", place)
+    if named < 0 or not (chunk.startswith(b"event: ", place) and chunk.startswith(b"data: ", named + 1)):
+        return None
+    end = b"\r\n" if chunk[named - 1] == _CR else b"\n"
+    more = len(end) - 1
+    last = told = chunk.find(b"\n", named + 7)
+    if chunk.startswith(b"id: ", told + 1):
+        last = chunk.find(b"\n", told + 1)
+    if told < 0 or last < 0 or not chunk.startswith(end, last + 1):
+        return None
+    name, data, number = chunk[place + 7 : named - more], chunk[named + 7 : told - more], chunk[told + 5 : last - more]
+    if (
+        not (chunk.startswith(end, told - more) and chunk.startswith(end, last - more))
+        or b"\r" in data
+        or b"\r" in name
+    ):
+        return None
+    return None if last > told and _NO_ID.search(number) else (name, data, number, last + 1 + len(end))
+
+
+def _behind_event(chunk: bytes) -> int:
+    """The place behind the first empty line that follows another; that of the end where there is none."""
+    place = chunk.find(b"\n")
+    while place >= 0:
+        for end in (b"\n", b"\r\n"):
+            if chunk.startswith(end, place + 1):
+                return place + 1 + len(end)
+        place = chunk.find(b"\n", place + 1)
+    return len(chunk)

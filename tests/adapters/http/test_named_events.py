@@ -52,6 +52,21 @@ class TestNamedEventReader:
             pytest.param(
                 "event: é\ndata: \u2028🌍\n\n".encode(), [event("\u2028🌍".encode(), "é")], id="several bytes"
             ),
+            pytest.param(
+                b"event: a\r\ndata: 1\r\nid: 1\r\n\r\nevent: b\r\ndata: 2\r\n\r\nevent: c\r\ndata: 3\r\nid: 3\r\n\r\n",
+                [event(b"1", "a", "1"), event(b"2", "b", "1"), event(b"3", "c", "3")],
+                id="events of the most frequent form",
+            ),
+            pytest.param(
+                b"event: a\ndata: 1\n\nevent: b\ndata: 2\rdata: 3\n\nevent: c\ndata: 4\nid: 4\r\n\n",
+                [event(b"1", "a"), event(b"2\n3", "b"), event(b"4", "c", "4")],
+                id="other line ends inside of an event",
+            ),
+            pytest.param(
+                b"event: a\ndata: 1\n\nevent: b\ndata: 2\nid: 2\0\n\nevent: c\ndata: 3\nretry: 1\n\nevent: d\nid: 4\n\n",
+                [event(b"1", "a"), event(b"2", "b"), event(b"3", "c")],
+                id="other lines behind the data",
+            ),
         ],
     )
     def test_it_makes_no_difference_where_the_stream_is_cut(self, wire: bytes, expected: list[ServerEvent]) -> None:

@@ -3,11 +3,13 @@
 Sources: A2A 1.0, section 10.6; google/rpc/status.proto and error_details.proto.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import grpc
 
-from gateway.a2a.errors import A2AError
+from gateway.a2a.errors import A2AError, ParseError
+from gateway.a2a.model import Json
 from gateway.a2a.wire.protobuf import INT32, INT64, OCTETS, TEXT, Field, Message
 from gateway.http.reply import TYPES, cut, details
 
@@ -34,6 +36,9 @@ _DETAILS = {
     )
 }
 
+_TRAILER = "grpc-status-details-bin"
+_DEPTH = 10
+
 
 class Status(NamedTuple):
     """The code, the text, and the trailing metadata of a call that has failed."""
@@ -50,4 +55,16 @@ def status_of(error: A2AError) -> Status:
         found.append({"@type": f"{TYPES}RetryInfo", "retryDelay": {"seconds": error.retry_after}})
     packed = [{"typeUrl": each["@type"], "value": _DETAILS[each["@type"]].write(each)} for each in found]
     whole = _STATUS.write({"code": code.value[0], "message": text, "details": packed})
-    return Status(code, text, (("grpc-status-details-bin", whole),))
+    return Status(code, text, ((_TRAILER, whole),))
+
+
+def details_of(metadata: Iterable[tuple[str, Any]] | None) -> list[dict[str, Json]]:
+    """The details in the trailing metadata of a call that has failed, as google.rpc objects with their `@type`; those that are
+    not known are left out."""
+    whole = next((value for name, value in metadata or () if name == _TRAILER), b"")
+    try:
+        packed = _STATUS.decode(whole, _DEPTH)[0].get("details", [])
+        found = [(each.get("typeUrl", ""), each.get("value", b"")) for each in packed]
+        return [{"@type": kind, **_DETAILS[kind].decode(value, _DEPTH)[0]} for kind, value in found if kind in _DETAILS]
+    except ParseError:
+        return []

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from tests.emulators.a2a_agent import A2AAgent
 from tests.emulators.anthropic import MessagesServer
 from tests.emulators.assistants import ASSISTANT, AssistantsServer
 from tests.emulators.chat import ChatServer
@@ -35,11 +37,16 @@ def _foundry_classic(url: str) -> dict[str, Any]:
     return {"endpoint": f"{url}/v1", "agent_id": ASSISTANT, "api_key": KEY}
 
 
+def _a2a(url: str) -> dict[str, Any]:
+    return {"url": url, "api_key": KEY, "poll": "100ms"}
+
+
 @dataclass(frozen=True)
 class Row:
     """`settings` are those of an agent for the emulator at this address, `more` those that choose the way. `asks` says that the
     service may ask before it runs a tool of its own, `calls` that it calls functions of the gateway,
-    `repeats` that a request of unknown outcome is made again where nothing can be spoiled."""
+    `repeats` that a request of unknown outcome is made again where nothing can be spoiled, `doubles` that the service tells
+    nothing of a message whose sender died before it heard of a run, so that the message may be said again."""
 
     type: str
     way: str
@@ -49,6 +56,7 @@ class Row:
     calls: bool = True
     asks: bool = False
     repeats: bool = True
+    doubles: bool = False
 
     @property
     def name(self) -> str:
@@ -70,6 +78,10 @@ ROWS: tuple[Row, ...] = (
     Row("openai-responses", "gateway", ResponsesServer, _openai, {"history": {"owner": "gateway"}}, asks=True),
     Row("openai-chat", "", ChatServer, _openai),
     Row("anthropic", "", MessagesServer, _openai),
+    Row("a2a", "1.0 by JSON-RPC", A2AAgent, _a2a, calls=False, asks=True),
+    Row("a2a", "1.0 by HTTP+JSON", A2AAgent, _a2a, {"transport": "HTTP+JSON"}, calls=False, asks=True),
+    Row("a2a", "1.0 without streams", partial(A2AAgent, streaming=False), _a2a, calls=False, asks=True),
+    Row("a2a", "0.3", partial(A2AAgent, version="0.3"), _a2a, calls=False, asks=True, doubles=True),
     Row("foundry", "chain", FoundryServer, _foundry, asks=True, repeats=False),
     Row("foundry", "conversation", FoundryServer, _foundry, {"conversation": True}, asks=True),
     Row("foundry-classic", "", AssistantsServer, _foundry_classic, asks=True),

@@ -227,7 +227,7 @@ async def killed(bench: Bench) -> str:
         points = await sweep(bench.folder / "killed", bench.row.name, pattern)
         phases = {point.rpartition(".")[2] for point in points}
         assert phases == ({"prepared", "first"} if pattern.startswith("call") else _PHASES_OF_AN_END)
-    return "nothing lost or doubled"
+    return "nothing lost" if bench.row.doubles else "nothing lost or doubled"
 
 
 _PHASES_OF_AN_END = {"completed", "before", "stored", "shown"}

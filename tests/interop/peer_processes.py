@@ -26,6 +26,7 @@ _SOURCES = Path(__file__).parent / "peers"
 _READY_WITHIN_SECONDS = 90
 _CLIENT_WITHIN_SECONDS = 120
 _LOG_TAIL_LINES = 60
+_CARD = "/.well-known/agent-card.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,29 @@ async def langgraph_sdk(directory: Path, url: str, key: str) -> dict[str, Any]:
     script = _SOURCES / "langgraph" / "sdk_client.py"
     [seen] = await _told([program, script, url, key], directory, {"LANGSMITH_TRACING": "false"})
     return seen
+
+
+@contextmanager
+def a2a_sdk(directory: Path, *options: str, port: int | None = None) -> Iterator[Peer]:
+    """Runs an agent of a2a-sdk 1.3; with the option `whole` its card says that it does not stream."""
+    port = port or free_port()
+    origin = f"http://127.0.0.1:{port}"
+    peer = Peer("a2a-sdk", origin, origin, directory / "a2a-sdk.log")
+    command = [sys.executable, _SOURCES / "a2a-sdk" / "server.py", port, free_port(), *options]
+    with _child(peer, command, directory, ready=_CARD):
+        yield peer
+
+
+@contextmanager
+def a2a_sdk_0_3(directory: Path, *options: str) -> Iterator[Peer]:
+    """Runs an agent of a2a-sdk 0.3.26, with the options of `a2a_sdk`."""
+    program = _installed("a2a-sdk-0.3", "venv/a2a-sdk-0.3/bin/python")
+    port = free_port()
+    origin = f"http://127.0.0.1:{port}"
+    peer = Peer("a2a-sdk-0.3", origin, origin, directory / "a2a-sdk-0.3.log")
+    command = [program, _SOURCES / "a2a-sdk-0.3" / "server.py", port, *options]
+    with _child(peer, command, directory, ready=_CARD):
+        yield peer
 
 
 def mcp_everything() -> tuple[str, str]:

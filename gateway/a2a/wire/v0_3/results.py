@@ -133,7 +133,7 @@ def encode(result: Any) -> bytes:
         case model.SendMessageResponse(task=model.Task() as task):
             return line(of_task(task))
         case model.SendMessageResponse(message=model.Message() as message):
-            return line(_message(message))
+            return line(of_message(message))
         case model.Task():
             return line(of_task(result))
         case model.TaskPushNotificationConfig():
@@ -177,7 +177,7 @@ def of_event(found: StreamResponse) -> Task | Message | StatusUpdate | ArtifactU
             metadata=changed.metadata,
         )
     if found.message is not None:
-        return _message(found.message)
+        return of_message(found.message)
     if found.task is not None:
         return of_task(found.task)
     raise ValueError("an event of none of the four kinds")
@@ -193,17 +193,17 @@ def of_task(task: model.Task) -> Task:
         context_id=task.context_id,
         status=_status(task.status),
         artifacts=None if task.artifacts is None else [_artifact(artifact) for artifact in task.artifacts],
-        history=None if task.history is None else [_message(message) for message in task.history],
+        history=None if task.history is None else [of_message(message) for message in task.history],
         metadata=task.metadata,
     )
 
 
 def _status(status: model.TaskStatus) -> _Status:
-    message = None if status.message is None else _message(status.message)
+    message = None if status.message is None else of_message(status.message)
     return _Status(state=STATES[status.state], message=message, timestamp=status.timestamp)
 
 
-def _message(message: model.Message) -> Message:
+def of_message(message: model.Message) -> Message:
     return Message(
         message_id=message.message_id,
         context_id=message.context_id,

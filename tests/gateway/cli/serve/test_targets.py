@@ -51,6 +51,8 @@ MEANINGS = {
     "python:/opt/agents/my_agent.py:Bot.reply": agent(
         "my-agent", "python", {"ref": "/opt/agents/my_agent.py:Bot.reply"}
     ),
+    "a2a:https://agents.example/travel": agent("travel", "a2a", {"url": "https://agents.example/travel"}),
+    "a2a:http://agents.example": agent("agents-example", "a2a", {"url": "http://agents.example"}),
     "notes=ollama:llama3.3": agent(
         "notes", "openai-chat", {"model": "llama3.3", "base_url": "http://localhost:11434/v1"}
     ),

@@ -1,0 +1,61 @@
+"""The HTTP+JSON binding of A2A 1.0. Source: A2A 1.0, section 11."""
+
+from urllib.parse import quote, urlencode
+
+import msgspec
+from msgspec.structs import replace
+
+from adapters.a2a.binding import Events, HttpBinding, OfTask, Streaming
+from gateway.a2a import model
+from gateway.a2a.model import StreamResponse, Task
+from gateway.a2a.wire import answers
+from gateway.a2a.wire.answers import Unreadable
+from gateway.ports.adapter import ErrorClass
+
+_encoder = msgspec.json.Encoder()
+
+
+class Rest(HttpBinding):
+    def stream(self, request: Streaming, *, handle: str | None = None) -> Events:
+        if isinstance(request, model.SendMessageRequest):
+            url, body = self._address(request.tenant, "message:stream"), _body(request)
+        else:
+            url, body = self._address(request.tenant, f"tasks/{_segment(request.id)}:subscribe"), None
+        return self._events(self._http.stream(url, body, handle=handle, headers=self._headers), handle)
+
+    async def send(self, request: model.SendMessageRequest, *, handle: str | None = None) -> StreamResponse:
+        url = self._address(request.tenant, "message:send")
+        return self._read(answers.response, await self._document("POST", url, _body(request), handle))
+
+    async def task(self, request: OfTask, *, handle: str | None = None) -> Task:
+        url = self._address(request.tenant, f"tasks/{_segment(request.id)}")
+        if isinstance(request, model.CancelTaskRequest):
+            return self._read(answers.task, await self._document("POST", f"{url}:cancel", b"{}", handle))
+        length = request.history_length
+        query = "" if length is None else f"?{urlencode({'historyLength': length})}"
+        return self._read(answers.task, await self._document("GET", f"{url}{query}", None, handle))
+
+    async def tasks(self, request: model.ListTasksRequest) -> tuple[Task, ...]:
+        where = msgspec.to_builtins(replace(request, tenant=None))
+        url = f"{self._address(request.tenant, 'tasks')}?{urlencode(where)}"
+        return self._read(answers.tasks, await self._document("GET", url, None, None))
+
+    def _address(self, tenant: str | None, path: str) -> str:
+        return f"{self._url}/{path}" if tenant is None else f"{self._url}/{_segment(tenant)}/{path}"
+
+    def _event(self, data: bytes, handle: str | None) -> StreamResponse:
+        try:
+            return answers.response(data)
+        except Unreadable as error:
+            refused = self._failures.in_stream(data, handle=handle)
+            if refused is not None:
+                raise refused from error
+            raise self._failures.error(ErrorClass.CONTRACT_BROKEN, str(error)) from error
+
+
+def _segment(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _body(request: model.SendMessageRequest) -> bytes:
+    return _encoder.encode(replace(request, tenant=None))

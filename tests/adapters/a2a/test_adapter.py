@@ -1,0 +1,434 @@
+"""The A2A adapter in front of an emulated agent: errors first, then turns, waiting tasks, and tasks without a listener."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from adapters.a2a.adapter import A2AAdapter
+from gateway.ports.adapter import (
+    AdapterError,
+    AdapterEvent,
+    CallCompleted,
+    CallStarted,
+    ConsentAsked,
+    Ending,
+    ErrorClass,
+    ServiceRequest,
+    TextDelta,
+)
+from gateway.ports.capabilities import Fate, Fetched, Ongoing, Tail
+from gateway.ports.conversation import UserItem
+from gateway.testing.adapter_scripts import BOUND, bounded, collect, completed, failure, message, request, text
+from gateway.testing.serving import serve
+from tests.adapters.a2a.conftest import Reach, adapter_at
+from tests.adapters.emulator_support import KEY, plays
+from tests.emulators.a2a_agent import A2AAgent
+from tests.emulators.scripts import Cut, Fail, Item, NoTerminal, Pause, Raw, Say, Status, Step
+
+BINDINGS = pytest.mark.parametrize("values", [{}, {"transport": "HTTP+JSON"}], ids=["JSON-RPC", "HTTP+JSON"])
+
+
+def left_in(state: str, words: str = "Which?") -> Item:
+    message = {"messageId": words, "role": "ROLE_AGENT", "parts": [{"text": words}]}
+    return Item({"statusUpdate": {"status": {"state": f"TASK_STATE_{state}", "message": message}}})
+
+
+async def turn(adapter: A2AAdapter, words: str, before: CallCompleted | None = None, **more: Any) -> list[AdapterEvent]:
+    if before is not None:
+        more = {"handle": before.handle, "state": before.state, **more}
+    return await collect(adapter, request(words, **more))
+
+
+async def failed(adapter: A2AAdapter, before: CallCompleted, **more: Any) -> AdapterError:
+    with pytest.raises(AdapterError) as error:
+        await turn(adapter, "And now?", before, **more)
+    return error.value
+
+
+# --- how it fails -----------------------------------------------------------------------------------------------------
+
+
+async def test_without_a_card_nothing_is_sent(agent: A2AAgent) -> None:
+    async with serve(agent.app) as url:
+        nowhere = adapter_at(f"{url}/nowhere")
+        error = await failure(nowhere)
+        await nowhere.aclose()
+    assert agent.called == []
+    assert (error.kind, "no agent card" in error.detail) == (ErrorClass.NOT_SERVED, True)
+
+
+async def test_a_card_that_leads_to_another_host_says_what_to_set(agent: A2AAgent, reach: Reach) -> None:
+    other = [{"url": "http://elsewhere.example/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
+    agent.card = {"supportedInterfaces": other}
+    error = await failure(await reach(agent))
+    assert error.kind is ErrorClass.NOT_SERVED
+    assert "http://elsewhere.example/rpc" in error.detail
+    assert "`endpoint`" in error.detail
+
+
+@BINDINGS
+async def test_a_wrong_key_is_not_authorised(agent: A2AAgent, reach: Reach, values: dict[str, Any]) -> None:
+    adapter = await reach(agent, **{**values, "api_key": "sk-proj-wrong-0000000000"})
+    assert (await failure(adapter)).kind is ErrorClass.UNAUTHORISED
+    with pytest.raises(AdapterError) as error:
+        await adapter.probe()
+    assert error.value.kind is ErrorClass.UNAUTHORISED
+
+
+@BINDINGS
+async def test_a_task_that_fails_fails_the_call_with_the_agents_words(
+    agent: A2AAgent, reach: Reach, values: dict[str, Any]
+) -> None:
+    agent.script = plays(Say("par"), Fail(message="out of ink"))
+    error = await failure(await reach(agent, **values))
+    assert (error.kind, error.detail) == (ErrorClass.BACKEND_FAILED, "the task is failed: out of ink")
+
+
+async def test_a_task_that_another_cancels_fails_the_call(agent: A2AAgent, reach: Reach) -> None:
+    agent.script = plays(left_in("CANCELED", "stopped"))
+    assert (await failure(await reach(agent))).kind is ErrorClass.BACKEND_FAILED
+
+
+async def test_an_error_in_the_stream_counts_behind_what_came_before_it(agent: A2AAgent, reach: Reach) -> None:
+    broken = b'data: {"jsonrpc":"2.0","id":"1","error":{"code":-32603,"message":"boom"}}\n\n'
+    agent.script = plays(Say("par"), Raw(broken), NoTerminal())
+    adapter = await reach(agent)
+    seen: list[AdapterEvent] = []
+    kind = None
+    try:
+        async for event in adapter.call(request("Hi")):
+            seen.append(event)  # what comes before the error counts
+    except AdapterError as error:
+        kind = error.kind
+    assert kind is ErrorClass.BACKEND_FAILED
+    assert seen[1:] == [TextDelta("par")]
+
+
+@pytest.mark.parametrize("broken", [b"data: {}\n\n", b"data: <html>\n\n", b'data: {"result": {"kind": "poem"}}\n\n'])
+async def test_an_event_that_is_none_of_a2a_breaks_the_contract(agent: A2AAgent, reach: Reach, broken: bytes) -> None:
+    agent.script = plays(Raw(broken), NoTerminal())
+    assert (await failure(await reach(agent))).kind is ErrorClass.CONTRACT_BROKEN
+
+
+async def test_a_busy_agent_names_the_time_to_come_back(agent: A2AAgent, reach: Reach) -> None:
+    body = {"jsonrpc": "2.0", "id": "1", "error": {"code": -32603, "message": "Busy"}}
+    agent.script = plays(Status(503, body, {"Retry-After": "3"}))
+    error = await failure(await reach(agent))
+    assert (error.kind, error.retry_after) == (ErrorClass.RATE_LIMITED, 3)
+
+
+async def test_a_stream_that_is_cut_is_interrupted(agent: A2AAgent, reach: Reach) -> None:
+    agent.script = plays(Say("par"), Cut(), Pause(asyncio.Event()))
+    assert (await failure(await reach(agent))).kind is ErrorClass.INTERRUPTED
+
+
+async def test_an_agent_that_no_longer_speaks_as_its_card_said_is_found_anew(agent: A2AAgent, reach: Reach) -> None:
+    agent.script = plays(Say("Hello"))
+    adapter = await reach(agent)
+    await turn(adapter, "Hi")
+    agent.version = "0.3"
+    assert (await failure(adapter)).kind is ErrorClass.NOT_SERVED
+    assert text(await turn(adapter, "Hi")) == "Hello"
+    assert agent.cards == 2
+
+
+# --- turns ------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_card_is_read_once(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent)
+    for _ in range(3):
+        await turn(adapter, "Hi")
+    assert agent.cards == 1
+
+
+@BINDINGS
+async def test_a_request_says_version_extensions_and_modes(
+    agent: A2AAgent, reach: Reach, values: dict[str, Any]
+) -> None:
+    adapter = await reach(agent, extensions=["https://x.example"], **values)
+    await turn(adapter, "Hi", accepted_output_modes=("text/plain",))
+    headers = agent.headers[-1]
+    assert (headers["a2a-version"], headers["a2a-extensions"]) == ("1.0", "https://x.example")
+    assert agent.sent[0]["configuration"]["acceptedOutputModes"] == ["text/plain"]
+
+
+async def test_tool_calls_are_asked_for_where_the_agent_shows_them(agent: A2AAgent, reach: Reach) -> None:
+    uri = "https://a2a-gateway.dev/extensions/tool-calls/v1"
+    agent.card = {"capabilities": {"streaming": True, "extensions": [{"uri": uri}]}}
+    await turn(await reach(agent), "Hi")
+    assert agent.headers[-1]["a2a-extensions"] == uri
+
+
+async def test_other_credentials_and_a_tenant_go_with_every_request(agent: A2AAgent, reach: Reach) -> None:
+    auth = {"type": "api_key", "key": KEY}
+    adapter = await reach(agent, api_key=None, auth=auth, tenant="acme", headers={"x-team": "a"})
+    await turn(adapter, "Hi")
+    assert agent.sent[0]["tenant"] == "acme"
+    assert agent.headers[-1]["x-team"] == "a"
+
+
+async def test_a_later_turn_goes_on_in_the_context_with_a_task_of_its_own(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent)
+    first = completed(await turn(adapter, "one"))
+    events = await turn(adapter, "two", first, task_id="task-2")
+    names = [event for event in events if isinstance(event, CallStarted)]
+    assert (names[0].handle, completed(events).handle) == (first.handle, first.handle)
+    assert [sent["message"].get("contextId") for sent in agent.sent] == [None, first.handle]
+    assert completed(events).state["tasks"] == {"task-1": "task-2", "task-2": names[0].run}
+
+
+async def test_an_agent_that_has_forgotten_the_context_is_found_out_before_anything_is_said(
+    agent: A2AAgent, reach: Reach
+) -> None:
+    adapter = await reach(agent)
+    first = completed(await turn(adapter, "one"))
+    agent.forget_everything()
+    assert (await failed(adapter, first)).kind is ErrorClass.HANDLE_NOT_FOUND
+    assert len(agent.sent) == 1
+
+
+async def test_that_it_remembers_may_be_taken_for_granted(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent, verify_context=False)
+    first = completed(await turn(adapter, "one"))
+    agent.forget_everything()
+    await turn(adapter, "two", first)
+    assert agent.called == ["SendStreamingMessage"] * 2
+
+
+async def test_a_bare_message_is_an_answer_and_its_context_goes_on(agent: A2AAgent, reach: Reach) -> None:
+    agent.script = plays(Item({"message": {"parts": [{"text": "Hello"}]}}))
+    adapter = await reach(agent)
+    first = await turn(adapter, "one")
+    second = await turn(adapter, "two", completed(first))
+    assert (text(first), text(second)) == ("Hello", "Hello")
+    assert agent.sent[1]["message"]["contextId"] == completed(first).handle
+
+
+# --- a task that waits ------------------------------------------------------------------------------------------------
+
+
+async def asked(adapter: A2AAdapter, agent: A2AAgent, state: str = "INPUT_REQUIRED") -> CallCompleted:
+    agent.script = plays(left_in(state, "https://login.example/x" if state == "AUTH_REQUIRED" else "Which?"))
+    found = completed(await turn(adapter, "Go"))
+    agent.script = plays(Say("There."))
+    return found
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+@pytest.mark.parametrize("streaming", [True, False], ids=["streams", "whole"])
+async def test_the_answer_to_a_question_goes_to_the_task_that_asked(
+    reach: Reach, version: str, streaming: bool
+) -> None:
+    agent = A2AAgent(plays(), api_key=KEY, version=version, streaming=streaming)
+    adapter = await reach(agent)
+    question = await asked(adapter, agent)
+    assert question.ending is Ending.INPUT_REQUIRED
+    events = await bounded(turn(adapter, "Oslo", question), "the task goes on")
+    assert text(events) == "There."
+    assert agent.sent[1]["message"]["taskId"] == question.state["waiting"]["task"]
+    assert "waiting" not in completed(events).state
+
+
+async def test_any_other_message_of_the_context_begins_a_task(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent)
+    question = await asked(adapter, agent)
+    await turn(adapter, "Something else", question, task_id="another")
+    assert "taskId" not in agent.sent[1]["message"]
+    assert agent.sent[1]["message"]["contextId"] == question.handle
+
+
+async def test_a_task_that_no_longer_waits_is_left_and_the_context_goes_on(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent)
+    question = await asked(adapter, agent)
+    await adapter.cancel(Ongoing(question.handle, question.state["waiting"]["task"]))
+    assert text(await turn(adapter, "Oslo", question)) == "There."
+    assert "taskId" not in agent.sent[1]["message"]
+
+
+async def test_a_waiting_task_that_the_agent_has_forgotten_is_a_lost_context(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent, verify_context=False)
+    question = await asked(adapter, agent)
+    agent.forget_everything()
+    assert (await failed(adapter, question)).kind is ErrorClass.HANDLE_NOT_FOUND
+
+
+async def test_a_consent_is_asked_for_and_the_next_message_goes_to_its_task(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent)
+    agent.script = plays(left_in("AUTH_REQUIRED", "https://login.example/x"))
+    events = await turn(adapter, "Go")
+    assert events[1] == ConsentAsked("https://login.example/x")
+    agent.script = plays(Say("There."))
+    assert text(await turn(adapter, "done", completed(events))) == "There."
+    assert agent.sent[1]["message"]["taskId"] == completed(events).state["waiting"]["task"]
+
+
+async def test_what_an_agent_has_done_behind_a_consent_by_itself_is_the_answer(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent)
+    question = await asked(adapter, agent, "AUTH_REQUIRED")
+    run = agent.runs[question.state["waiting"]["task"]]
+    await run.add({"artifactUpdate": {"artifact": {"artifactId": "r", "parts": [{"text": "Read."}]}}})
+    await run.add({"statusUpdate": {"status": {"state": "TASK_STATE_COMPLETED"}}})
+    assert text(await turn(adapter, "done", question)) == "Read."
+    assert len(agent.sent) == 1
+
+
+# --- a task that nobody listens to ------------------------------------------------------------------------------------
+
+
+async def begun(adapter: A2AAdapter, agent: A2AAgent, *rest: Step) -> tuple[Ongoing, asyncio.Event]:
+    """A task whose listener has left behind its first words, and what lets it go on."""
+    goes_on = asyncio.Event()
+    agent.script = plays(Say("one "), Pause(goes_on), *rest)
+    call = adapter.call(request("count"))
+    started = await bounded(anext(call), "the task begins")
+    await bounded(anext(call), "it speaks")
+    await call.aclose()
+    assert isinstance(started, CallStarted)
+    return Ongoing(started.handle, started.run), goes_on
+
+
+async def resumed(adapter: A2AAdapter, names: Ongoing, goes_on: asyncio.Event | None = None) -> list[AdapterEvent]:
+    """All events of the task, which goes on when its first words were heard again."""
+    events: list[AdapterEvent] = []
+    async with asyncio.timeout(BOUND):
+        async for event in adapter.resume(request("count"), names):
+            events.append(event)
+            if goes_on is not None and len(events) == 2:
+                goes_on.set()
+    return events
+
+
+@BINDINGS
+async def test_a_task_is_listened_to_again_from_its_beginning(
+    agent: A2AAgent, reach: Reach, values: dict[str, Any]
+) -> None:
+    adapter = await reach(agent, **values)
+    names, goes_on = await begun(adapter, agent, Say("two "), Say("three"))
+    assert (await resumed(adapter, names, goes_on))[:-1] == [
+        CallStarted(names.handle, names.run),
+        TextDelta("one "),
+        TextDelta("two "),
+        TextDelta("three"),
+    ]
+    assert agent.called[-1] == "SubscribeToTask"
+
+
+async def test_a_task_that_cannot_be_listened_to_is_looked_at_until_it_ends(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent)
+    agent.subscribes = False
+    names, goes_on = await begun(adapter, agent, Say("two"))
+    assert text(await resumed(adapter, names, goes_on)) == "one two"
+
+
+async def test_a_task_of_0_3_is_looked_at_because_a_second_listener_misses_and_doubles(reach: Reach) -> None:
+    agent = A2AAgent(plays(), api_key=KEY, version="0.3")
+    adapter = await reach(agent)
+    names, goes_on = await begun(adapter, agent, Say("two "), Say("three"))
+    assert text(await resumed(adapter, names, goes_on)) == "one two three"
+    assert "SubscribeToTask" not in agent.called
+
+
+async def test_a_task_that_has_ended_meanwhile_gives_all_of_its_answer(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent)
+    names, goes_on = await begun(adapter, agent, Say("two"))
+    goes_on.set()
+    await agent.runs[names.run or ""].settle()
+    assert text(await resumed(adapter, names)) == "one two"
+
+
+async def test_a_task_that_is_gone_has_failed(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent)
+    names, _ = await begun(adapter, agent)
+    agent.forget_everything()
+    with pytest.raises(AdapterError) as error:
+        await resumed(adapter, names)
+    assert error.value.kind is ErrorClass.BACKEND_FAILED
+    assert await adapter.fetch(names) == Fetched(Fate.GONE)
+
+
+async def test_a_task_that_failed_is_looked_up_as_part_of_the_conversation(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent)
+    names, goes_on = await begun(adapter, agent, Fail(message="out of ink"))
+    assert (await adapter.fetch(names)).fate is Fate.RUNNING
+    goes_on.set()
+    await agent.runs[names.run or ""].settle()
+    found = await adapter.fetch(names)
+    assert found.fate is Fate.COMPLETED
+    assert found.events[1:] == (TextDelta("one "), CallCompleted(names.handle, state={"task": names.run}))
+
+
+async def test_a_task_is_cancelled_and_one_that_has_ended_counts_as_that(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent)
+    names, _ = await begun(adapter, agent)
+    assert await adapter.cancel(names)
+    assert await adapter.cancel(names)
+    agent.forget_everything()
+    assert await adapter.cancel(names)
+
+
+# --- a message that nobody has heard of since -------------------------------------------------------------------------
+
+
+async def unheard(adapter: A2AAdapter, agent: A2AAgent, *steps: Step) -> CallCompleted:
+    """The end of a first turn; behind it "two" was said, and its sender has died before it heard of a task."""
+    agent.script = plays(Say("Hello"))
+    first = completed(await turn(adapter, "one"))
+    agent.script = plays(*steps)
+    call = adapter.call(request("two", handle=first.handle, state=first.state))
+    await bounded(anext(call), "the task begins")
+    await call.aclose()
+    return first
+
+
+def of_the_next(first: CallCompleted, *words: str) -> ServiceRequest:
+    items = tuple(UserItem(message(each)) for each in words)
+    return request("", handle=first.handle, state=first.state, items=items, message=items[-1].message)
+
+
+@BINDINGS
+async def test_a_message_that_arrived_is_found_by_its_id_with_the_answer(
+    agent: A2AAgent, reach: Reach, values: dict[str, Any]
+) -> None:
+    adapter = await reach(agent, **values)
+    first = await unheard(adapter, agent, Say("Two it is."))
+    [*_, run] = agent.runs.values()
+    await run.settle()
+    tail = await adapter.tail(of_the_next(first, "two", "three"))
+    assert tail is not None
+    assert (tail.held, text(tail.answer), completed(tail.answer).handle) == (1, "Two it is.", first.handle)
+
+
+async def test_a_message_that_did_not_arrive_is_not_found(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent)
+    first = await unheard(adapter, agent)
+    assert await adapter.tail(of_the_next(first, "three")) == Tail(0)
+    assert await adapter.tail(request("one")) == Tail(0)
+
+
+async def test_a_task_that_is_still_at_work_locks_its_conversation(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent)
+    first = await unheard(adapter, agent, Pause(asyncio.Event()))
+    with pytest.raises(AdapterError) as error:
+        await adapter.tail(of_the_next(first, "two"))
+    assert error.value.kind is ErrorClass.LOCKED
+
+
+async def test_an_agent_that_lists_no_tasks_tells_nothing(reach: Reach) -> None:
+    agent = A2AAgent(plays(), api_key=KEY, version="0.3")
+    adapter = await reach(agent)
+    assert await adapter.tail(of_the_next(await unheard(adapter, agent), "two")) is None
+
+
+# --- before its first use ---------------------------------------------------------------------------------------------
+
+
+@BINDINGS
+async def test_a_probe_says_how_the_agent_is_spoken_to_and_leaves_no_trace(
+    agent: A2AAgent, reach: Reach, values: dict[str, Any]
+) -> None:
+    report = await (await reach(agent, **values)).probe()
+    assert report.streams is True
+    assert report.notes[0].startswith(f"it speaks A2A 1.0 by {values.get('transport', 'JSONRPC')} at http://127.0.0.1")
+    assert agent.runs == {}

@@ -1,0 +1,426 @@
+"""What an agent says of a task, in pieces and as a whole: nothing is lost, and nothing is given out twice."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from adapters.a2a.answer import AnswerReader, ends
+from adapters.a2a.ending import broken_off, completed
+from adapters.a2a.state import Asked, ThreadState, Waiting, mark
+from adapters.a2a.state import read as read_state
+from gateway.a2a.model import (
+    Artifact,
+    Json,
+    Message,
+    Part,
+    Role,
+    StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+from gateway.a2a.tool_calls import URI
+from gateway.core.turn.output import REASONING_URI
+from gateway.ports.adapter import (
+    AdapterEvent,
+    ApprovalAsked,
+    ArtifactReady,
+    CallCompleted,
+    CallStarted,
+    ConsentAsked,
+    Ending,
+    MessageReady,
+    PartReady,
+    Progress,
+    ReasoningDelta,
+    TextDelta,
+)
+
+STARTED = CallStarted("c", run="t")
+FILE = Part(raw="AAE=", filename="x.bin", media_type="image/png")
+
+
+def said(*parts: Part | str, message_id: str = "m", metadata: dict[str, Json] | None = None) -> Message:
+    content = tuple(Part(text=each) if isinstance(each, str) else each for each in parts)
+    return Message(message_id=message_id, role=Role.AGENT, parts=content, metadata=metadata)
+
+
+def status(
+    state: TaskState = TaskState.WORKING,
+    message: Message | None = None,
+    *,
+    metadata: dict[str, Json] | None = None,
+    at: str | None = None,
+) -> StreamResponse:
+    found = TaskStatus(state=state, message=message, timestamp=at)
+    return StreamResponse(
+        status_update=TaskStatusUpdateEvent(task_id="t", context_id="c", status=found, metadata=metadata)
+    )
+
+
+def piece(*parts: Part | str, key: str = "a", append: bool = False, last: bool = False, **head: Any) -> StreamResponse:
+    update = TaskArtifactUpdateEvent(
+        task_id="t", context_id="c", artifact=artifact(*parts, key=key, **head), append=append, last_chunk=last
+    )
+    return StreamResponse(artifact_update=update)
+
+
+def whole(
+    state: TaskState = TaskState.COMPLETED,
+    *artifacts: Artifact,
+    message: Message | None = None,
+    history: Sequence[Message] = (),
+    at: str | None = None,
+    **more: Any,
+) -> StreamResponse:
+    found = TaskStatus(state=state, message=message, timestamp=at)
+    task = Task(
+        id="t", context_id="c", status=found, artifacts=artifacts or None, history=tuple(history) or None, **more
+    )
+    return StreamResponse(task=task)
+
+
+def artifact(*texts: Part | str, key: str = "a", **head: Any) -> Artifact:
+    content = tuple(Part(text=each) if isinstance(each, str) else each for each in texts)
+    return Artifact(artifact_id=key, parts=content, **head)
+
+
+def read(reader: AnswerReader, *found: StreamResponse) -> list[AdapterEvent]:
+    return [event for each in found for event in reader.receive(each)]
+
+
+def reader(**more: Any) -> AnswerReader:
+    return AnswerReader(None, "fallback", **more)
+
+
+def events(*found: StreamResponse, **more: Any) -> list[AdapterEvent]:
+    """All that comes behind the start."""
+    first, *rest = read(reader(**more), *found)
+    assert first == STARTED
+    return rest
+
+
+def finished(*found: StreamResponse, thread: ThreadState | None = None, **more: Any) -> list[AdapterEvent]:
+    used = reader(**more)
+    seen = read(used, *found)
+    assert used.last is not None
+    return [*seen, *completed(used, used.last, thread or ThreadState(), "ours")]
+
+
+def end(found: list[AdapterEvent]) -> CallCompleted:
+    last = found[-1]
+    assert isinstance(last, CallCompleted)
+    return last
+
+
+# --- ids --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_word_names_the_context_and_the_task_and_later_ones_do_not() -> None:
+    assert read(reader(), status(), status(), piece("x")) == [STARTED, TextDelta("x")]
+
+
+def test_a_context_without_a_name_keeps_the_one_it_has_or_gets_one() -> None:
+    message = StreamResponse(message=said("Hi"))
+    assert read(reader(), message)[0] == CallStarted("fallback", run=None)
+    assert read(AnswerReader("known", "fallback"), message)[0] == CallStarted("known", run=None)
+
+
+def test_a_stream_has_nothing_behind_a_message_and_behind_the_last_status() -> None:
+    assert ends(StreamResponse(message=said("Hi")))
+    assert ends(status(TaskState.COMPLETED))
+    assert ends(status(TaskState.AUTH_REQUIRED))
+    assert not ends(status())
+    assert not ends(piece("x", last=True))
+
+
+# --- the answer -------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_plain_artifact_is_the_answer() -> None:
+    assert events(piece("one "), piece("two", append=True)) == [TextDelta("one "), TextDelta("two")]
+
+
+@pytest.mark.parametrize("head", [{"name": "report.md"}, {"description": "d"}, {"metadata": {"k": 1}}])
+def test_an_artifact_with_a_name_or_more_goes_on_as_it_is(head: dict[str, Any]) -> None:
+    begun, more = piece("one", **head), piece("two", append=True)
+    assert begun.artifact_update is not None
+    assert more.artifact_update is not None
+    assert events(begun, more) == [
+        ArtifactReady(begun.artifact_update.artifact),
+        ArtifactReady(more.artifact_update.artifact, append=True),
+    ]
+
+
+def test_a_second_artifact_is_one_of_its_own() -> None:
+    other = piece("two", key="b", last=True)
+    assert other.artifact_update is not None
+    assert events(piece("one"), other) == [
+        TextDelta("one"),
+        ArtifactReady(other.artifact_update.artifact, last_chunk=True),
+    ]
+
+
+def test_a_file_in_the_answer_is_a_part_of_it() -> None:
+    assert events(piece("see: ", FILE), piece(" there", append=True)) == [
+        TextDelta("see: "),
+        PartReady(FILE),
+        TextDelta(" there"),
+    ]
+
+
+def test_a_text_behind_a_text_in_one_update_is_another_message() -> None:
+    assert events(piece("one"), piece(".", "two", append=True)) == [
+        TextDelta("one"),
+        TextDelta("."),
+        MessageReady("one."),
+        TextDelta("two"),
+    ]
+
+
+def test_an_answer_that_is_said_again_as_a_whole_is_given_out_once() -> None:
+    assert events(piece("one "), piece("two", append=True), piece("one two", last=True)) == [
+        TextDelta("one "),
+        TextDelta("two"),
+    ]
+
+
+def test_an_answer_that_becomes_another_one_replaces_the_first() -> None:
+    assert events(piece("one"), piece("other")) == [TextDelta("one"), MessageReady("other")]
+
+
+def test_an_artifact_that_is_repeated_as_it_is_is_given_out_once() -> None:
+    begun = piece("a", key="n", description="d")
+    assert len(events(begun, begun)) == 1
+
+
+# --- whole tasks ------------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_task_gives_what_its_pieces_would_have_given() -> None:
+    pieces = artifact("one ", "two", FILE, key="a")
+    assert events(whole(TaskState.COMPLETED, pieces)) == [TextDelta("one two"), PartReady(FILE)]
+
+
+def test_a_task_that_is_looked_at_again_gives_what_is_new() -> None:
+    looks = [
+        whole(TaskState.WORKING, artifact(*texts)) for texts in (["one "], ["one ", "two "], ["one ", "two ", "three"])
+    ]
+    assert events(*looks) == [TextDelta("one "), TextDelta("two "), TextDelta("three")]
+
+
+def test_a_file_that_an_answer_gets_later_is_not_lost_between_two_looks() -> None:
+    looks = [whole(TaskState.WORKING, artifact(*parts)) for parts in (["one "], ["one ", FILE], ["one ", FILE, "two"])]
+    assert events(*looks) == [TextDelta("one "), PartReady(FILE), TextDelta("two")]
+
+
+def test_a_note_of_a_task_that_is_looked_at_again_comes_once() -> None:
+    look = whole(TaskState.WORKING, message=said("looking"))
+    assert events(look, look) == [Progress("looking")]
+
+
+def test_what_follows_a_whole_task_continues_it() -> None:
+    """SubscribeToTask of 1.0: the task first, then what is new."""
+    found = [whole(TaskState.WORKING, artifact("one ", "two ")), piece("three", append=True)]
+    assert events(*found) == [TextDelta("one two "), TextDelta("three")]
+
+
+def test_the_words_of_a_history_are_no_part_of_the_answer() -> None:
+    found = whole(TaskState.COMPLETED, artifact("yes"), history=[said("thinking"), said("still thinking")])
+    assert events(found) == [TextDelta("yes")]
+
+
+# --- a task that is continued -----------------------------------------------------------------------------------------
+
+ASKED = whole(TaskState.INPUT_REQUIRED, artifact("before", key="a"), message=said("Which?", message_id="q"))
+assert ASKED.task is not None
+WAITING = Waiting(task="t", ours="ours", since=mark(ASKED.task.status), artifacts=("a",))
+
+
+def test_a_task_that_still_waits_as_before_has_not_begun_to_go_on() -> None:
+    used = reader(waiting=WAITING)
+    assert read(used, ASKED) == [STARTED]
+    assert used.last is None
+
+
+def test_of_a_continued_task_only_what_is_new_is_given_out() -> None:
+    done = whole(TaskState.COMPLETED, artifact("before", key="a"), artifact("after", key="b"))
+    assert events(ASKED, done, waiting=WAITING) == [TextDelta("after")]
+
+
+def test_calls_of_a_continued_task_that_were_given_out_are_not_given_out_again() -> None:
+    call = Part(data={"id": "c1", "name": "pay", "args": {}}, metadata={"type": "function_call"})
+    paid = Part(data={"id": "c1", "name": "pay", "response": {"result": 1}}, metadata={"type": "function_response"})
+    asking = finished(
+        status(message=said(call)), status(message=said(paid)), status(TaskState.INPUT_REQUIRED, said("?"))
+    )
+    waiting = read_state(end(asking).state).waiting
+    assert waiting is not None
+    assert waiting.calls == ("c1",)
+    again = whole(TaskState.COMPLETED, artifact("done"), history=[said(call), said(paid)])
+    assert events(again, waiting=waiting) == [TextDelta("done")]
+
+
+def test_a_status_that_waits_again_ends_the_call() -> None:
+    used = reader(waiting=WAITING)
+    read(used, ASKED, status(TaskState.INPUT_REQUIRED, said("And which?", message_id="q2")))
+    assert used.last is not None
+    assert used.last.state is TaskState.INPUT_REQUIRED
+
+
+def test_a_status_that_nothing_tells_from_another_always_counts() -> None:
+    assert mark(TaskStatus(state=TaskState.INPUT_REQUIRED)) == ""
+    used = reader(waiting=Waiting(task="t", ours="ours"))
+    read(used, whole(TaskState.INPUT_REQUIRED))
+    assert used.last is not None
+
+
+# --- the work ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_of_a_working_status_is_a_line_on_the_work() -> None:
+    assert events(status(message=said("looking", "it up"))) == [Progress("looking\nit up")]
+
+
+def test_a_file_of_a_working_status_is_an_artifact_of_its_own() -> None:
+    assert events(status(message=said("see", FILE, message_id="m7"))) == [
+        ArtifactReady(artifact(FILE, key="m7"), last_chunk=True),
+        Progress("see"),
+    ]
+
+
+def test_reasoning_is_reasoning_in_pieces_and_once_as_a_whole() -> None:
+    found = [status(metadata={REASONING_URI: {"delta": each}}) for each in ("let ", "me see")]
+    assert events(*found, status(message=said("let me see"))) == [ReasoningDelta("let "), ReasoningDelta("me see")]
+
+
+def test_a_part_that_is_marked_as_a_thought_is_reasoning() -> None:
+    thought = Part(text="hm", metadata={"adk_thought": True})
+    assert events(status(message=said(thought))) == [ReasoningDelta("hm")]
+
+
+# --- LangGraph --------------------------------------------------------------------------------------------------------
+
+
+def test_texts_of_langgraph_that_grow_are_the_answer() -> None:
+    grown = [status(message=said(text, message_id=text)) for text in ("echo", "echo hi", "echo hi there")]
+    response = piece("echo hi there", description="Response from assistant")
+    assert events(*grown, response, langgraph=True) == [TextDelta("echo"), TextDelta(" hi"), TextDelta(" there")]
+
+
+def test_a_second_message_of_langgraph_is_one_of_its_own() -> None:
+    found = [status(message=said(text, message_id=text)) for text in ("let me", "let me look", "It is", "It is 3C")]
+    assert events(*found, piece("It is 3C", description="d"), langgraph=True) == [
+        TextDelta("let me"),
+        TextDelta(" look"),
+        MessageReady("let me look"),
+        TextDelta("It is"),
+        TextDelta(" 3C"),
+        MessageReady("It is 3C"),
+    ]
+
+
+def test_a_stored_task_of_langgraph_has_its_answer_in_its_history() -> None:
+    asked = Message(message_id="u", role=Role.USER, parts=(Part(text="Hi"),))
+    history = [asked, said("old"), asked, said("new")]
+    found = whole(message=said("Task completed successfully"), history=history)
+    assert finished(found, langgraph=True) == [
+        STARTED,
+        TextDelta("new"),
+        CallCompleted("c", state={"task": "t", "calls": 1, "tasks": {"ours": "t"}}),
+    ]
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_bare_message_is_the_answer_without_a_task() -> None:
+    found = finished(StreamResponse(message=said("Hi", FILE)))
+    assert found[1:] == [TextDelta("Hi"), PartReady(FILE), CallCompleted("fallback", state={"calls": 1})]
+
+
+def test_words_that_come_only_with_the_last_status_are_the_answer() -> None:
+    assert finished(status(TaskState.COMPLETED, said("done")))[1:-1] == [TextDelta("done")]
+
+
+def test_words_of_the_last_status_that_repeat_the_answer_are_not_said_again() -> None:
+    assert end(finished(piece("done"), status(TaskState.COMPLETED, said("done")))).message is None
+
+
+def test_other_words_of_the_last_status_are_those_of_the_task() -> None:
+    assert end(finished(piece("3C"), status(TaskState.COMPLETED, said("Bye.")))).message == (Part(text="Bye."),)
+
+
+@pytest.mark.parametrize(
+    ("state", "ending"),
+    [(TaskState.REJECTED, Ending.REJECTED), (TaskState.INPUT_REQUIRED, Ending.INPUT_REQUIRED)],
+)
+def test_a_refusal_and_a_question_end_with_the_agents_words(state: TaskState, ending: Ending) -> None:
+    last = end(finished(status(state, said("Which?", FILE))))
+    assert (last.ending, last.message) == (ending, (Part(text="Which?"), FILE))
+
+
+def test_a_task_that_waits_is_kept_with_what_was_given_out() -> None:
+    last = end(finished(piece("one"), status(TaskState.INPUT_REQUIRED, said("Which?"), at="now")))
+    assert last.state["waiting"] == {
+        "task": "t",
+        "ours": "ours",
+        "since": "TASK_STATE_INPUT_REQUIRED m now",
+        "artifacts": ["a"],
+    }
+
+
+def test_a_task_that_broke_off_leaves_a_word_in_the_record() -> None:
+    used = reader()
+    read(used, status(TaskState.FAILED, said("out of ink")))
+    assert used.last is not None
+    assert list(broken_off(used, used.last)) == [
+        TextDelta("(the task is failed: out of ink)"),
+        CallCompleted("c", state={"task": "t"}),
+    ]
+
+
+def test_tokens_of_a_gateway_and_of_google_adk_are_reported() -> None:
+    turn = {"inputTokens": 7, "cachedTokens": 2, "outputTokens": 3, "reasoningTokens": 1, "totalTokens": 10}
+    last = end(finished(status(TaskState.COMPLETED, metadata={"usage": {"turn": turn, "task": turn}})))
+    assert last.usage == {
+        "input_tokens": 7,
+        "output_tokens": 3,
+        "total_tokens": 10,
+        "input_tokens_details": {"cached_tokens": 2},
+        "output_tokens_details": {"reasoning_tokens": 1},
+    }
+    adk = {"promptTokenCount": 5}
+    assert end(finished(whole(metadata={"adk_usage_metadata": adk}))).usage == adk
+
+
+# --- approvals and consent --------------------------------------------------------------------------------------------
+
+
+def test_a_question_for_approval_is_asked_and_the_call_goes_on_when_it_is_answered() -> None:
+    tools = [{"id": "q1", "name": "pay", "args": {"eur": 3}}]
+    asking = said("May it?", metadata={URI: {"approval": {"requestId": "r", "tools": tools}}})
+    found = finished(status(TaskState.INPUT_REQUIRED, asking))
+    assert found[1] == ApprovalAsked("q1", "pay", '{"eur":3}', "")
+    assert (end(found).ending, end(found).message) == (Ending.COMPLETED, None)
+    assert end(found).state["waiting"]["asked"] == [{"id": "q1", "name": "pay", "arguments": '{"eur":3}'}]
+
+
+def test_a_page_for_consent_is_asked_for_and_remembered() -> None:
+    found = finished(status(TaskState.AUTH_REQUIRED, said("Log in first:", "https://login.example/x")))
+    assert found[1] == ConsentAsked("https://login.example/x", text="Log in first:")
+    assert (end(found).ending, end(found).message) == (Ending.AUTH_REQUIRED, None)
+    assert end(found).state["waiting"]["consent"] is True
+
+
+def test_an_agent_that_wants_something_else_than_a_page_says_so_itself() -> None:
+    last = end(finished(status(TaskState.AUTH_REQUIRED, said("Send me your badge."))))
+    assert (last.ending, last.message) == (Ending.AUTH_REQUIRED, (Part(text="Send me your badge."),))
+
+
+def test_asked_calls_of_a_waiting_task_are_known_to_its_next_call() -> None:
+    waiting = Waiting(task="t", ours="ours", asked=(Asked("q1", "pay", "{}"),))
+    assert AnswerReader("c", "f", waiting).tools.asked == {"q1": Asked("q1", "pay", "{}")}

@@ -97,11 +97,11 @@ python=$(find_python)
 installs=()
 install_proxies &
 installs+=($!)
-for peer in ogx agentserver azure-ai-agents llmock langgraph adk a2a-sdk-0.3 agent-framework strands beeai crewai; do
+for peer in ogx agentserver azure-ai-agents llmock langgraph adk a2a-sdk-0.3 agent-framework strands beeai crewai m365-bot copilotstudio-client; do
     unless_stamped "$peer" "$pins/$peer/requirements.txt" install_python_peer "$peer" &
     installs+=($!)
 done
-for peer in aimock mcp-everything agui a2a-js a2a-js-0.3 oauth2-mock-server; do
+for peer in aimock mcp-everything agui a2a-js a2a-js-0.3 oauth2-mock-server directlinejs; do
     unless_stamped "$peer" "$pins/$peer/package.json" install_node_peer "$peer" &
     installs+=($!)
 done

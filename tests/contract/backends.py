@@ -1,18 +1,21 @@
 """The rows of the contract matrix: each way in which a type of agents keeps a conversation, in front of its emulator."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from tests.emulators.a2a_agent import A2AAgent
 from tests.emulators.anthropic import MessagesServer
 from tests.emulators.assistants import ASSISTANT, AssistantsServer
 from tests.emulators.chat import ChatServer
+from tests.emulators.copilot_engine import CONVERSATIONS, CopilotEngine
+from tests.emulators.direct_line import BASE
+from tests.emulators.direct_line_bots import ScriptedLine
 from tests.emulators.foundry import AGENT, PROJECT, FoundryServer
 from tests.emulators.langgraph_server import LangGraphServer
 from tests.emulators.responses_server import ResponsesServer
-from tests.emulators.server import Emulator
 
 KEY = "contract-key-0123456789"
 
@@ -41,6 +44,22 @@ def _a2a(url: str) -> dict[str, Any]:
     return {"url": url, "api_key": KEY, "poll": "100ms"}
 
 
+def _direct_line(url: str) -> dict[str, Any]:
+    return {"direct_line": {"secret": KEY, "url": f"{url}{BASE}", "quiet": "200ms", "typing": "400ms"}}
+
+
+def _engine(url: str) -> dict[str, Any]:
+    return {"direct_to_engine": {"url": f"{url}{CONVERSATIONS.format(schema='agent')}", "token": KEY}}
+
+
+class Service(Protocol):
+    """An emulator."""
+
+    def serve(self, port: int = 0) -> AbstractAsyncContextManager[str]: ...
+
+    def forget_everything(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class Row:
     """`settings` are those of an agent for the emulator at this address, `more` those that choose the way. `asks` says that the
@@ -50,7 +69,7 @@ class Row:
 
     type: str
     way: str
-    emulator: Callable[..., Emulator]
+    emulator: Callable[..., Service]
     settings: Callable[[str], Mapping[str, Any]]
     more: Mapping[str, Any] = field(default_factory=dict)
     calls: bool = True
@@ -87,4 +106,6 @@ ROWS: tuple[Row, ...] = (
     Row("foundry-classic", "", AssistantsServer, _foundry_classic, asks=True),
     Row("assistants", "", AssistantsServer, _assistants),
     Row("langgraph", "", LangGraphServer, _langgraph, calls=False, asks=True),
+    Row("copilot-studio", "direct line", ScriptedLine, _direct_line, calls=False),
+    Row("copilot-studio", "direct to engine", CopilotEngine, _engine, calls=False, doubles=True),
 )

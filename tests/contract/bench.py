@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.testing.serving import serve
 from tests.a2a_client import A2A, a2a_http
 from tests.contract.backends import KEY, Row
 from tests.emulators.scripts import Conversation, Script, Step, steps_of
@@ -59,7 +58,7 @@ class Bench:
 
     async def start_backend(self) -> None:
         self._served = AsyncExitStack()
-        await self._served.enter_async_context(serve(self.server.app, self._port))
+        await self._served.enter_async_context(self.server.serve(self._port))
 
     async def stop_backend(self) -> None:
         """Its address refuses connections; what it keeps stays."""

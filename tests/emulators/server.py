@@ -6,7 +6,7 @@ Law: every body is recorded before it is checked.
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from secrets import token_hex
 from typing import Any, Protocol, TypeAlias
 
@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from gateway.testing.serving import DROP
+from gateway.testing.serving import DROP, serve
 from tests.emulators.scripts import (
     Conversation,
     Cut,
@@ -100,6 +100,10 @@ class Emulator:
 
     def routes(self) -> Iterable[Route]:
         raise NotImplementedError
+
+    def serve(self, port: int = 0) -> AbstractAsyncContextManager[str]:
+        """Serves it while the block runs; gives its address. Port 0: a free one."""
+        return serve(self.app, port)
 
     def forget_everything(self) -> None:
         """The service has lost all that it kept. One that keeps nothing loses nothing."""

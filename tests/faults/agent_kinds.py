@@ -53,5 +53,5 @@ async def services(script: Script) -> AsyncIterator[Services]:
 async def row_of_matrix(name: str, script: Script) -> AsyncIterator[str]:
     """The settings of an agent of this row, in front of its emulator."""
     row = OF_THE_MATRIX[name]
-    async with serve(row.emulator(script, api_key=KEY).app) as url:
+    async with row.emulator(script, api_key=KEY).serve() as url:
         yield json.dumps({"type": row.type, **row.settings(url), **row.more}).removeprefix("{").removesuffix("}")

@@ -14,11 +14,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from gateway.testing.serving import serve
 from tests.a2a_client import A2A, Json, a2a_http, text_of
 from tests.contract.backends import KEY, ROWS, Row
 from tests.emulators.scripts import Conversation, Pause, Say, Step
-from tests.emulators.server import Emulator
 from tests.invariants import violations
 from tests.running import Child, StartChild, child_gateways
 from tests.support.polling import until
@@ -38,7 +36,7 @@ class Service:
 
     name: str
     row: Row
-    emulator: Emulator
+    emulator: Any
     url: str = ""
     stop_at: str = ""
     before: bool = False
@@ -88,7 +86,7 @@ async def _served() -> AsyncIterator[Mapping[str, Service]]:
     services = _services()
     async with AsyncExitStack() as stack:
         for service in services:
-            service.url = await stack.enter_async_context(serve(service.emulator.app))
+            service.url = await stack.enter_async_context(service.emulator.serve())
         yield {service.name: service for service in services}
 
 

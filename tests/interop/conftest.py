@@ -11,7 +11,7 @@ from tests.running import start_local
 
 __all__ = ["start_local"]
 
-_PEERS = {"aimock_peer", "ogx_peer", "mcp_peer", "agentserver_peer", "llmock_peer", "langgraph_peer"}
+_PEERS = {"aimock_peer", "ogx_peer", "mcp_peer", "agentserver_peer", "llmock_peer", "langgraph_peer", "m365_peer"}
 
 
 @pytest.fixture(scope="session")
@@ -53,6 +53,13 @@ def llmock_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Llmock]:
 def langgraph_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
     """An Agent Server of LangGraph."""
     with peer_processes.langgraph(tmp_path_factory.mktemp("langgraph")) as peer:
+        yield peer
+
+
+@pytest.fixture(scope="session")
+def m365_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """A bot on Microsoft's 365 Agents SDK."""
+    with peer_processes.m365_bot(tmp_path_factory.mktemp("m365")) as peer:
         yield peer
 
 

@@ -202,6 +202,18 @@ def a2a_sdk_0_3(directory: Path, *options: str) -> Iterator[Peer]:
         yield peer
 
 
+@contextmanager
+def m365_bot(directory: Path) -> Iterator[Peer]:
+    """Runs a bot on Microsoft's 365 Agents SDK; its `url` takes activities."""
+    program = _installed("m365-bot", "venv/m365-bot/bin/python")
+    port = free_port()
+    origin = f"http://127.0.0.1:{port}"
+    peer = Peer("m365", origin, f"{origin}/api/messages", directory / "m365.log")
+    environment = {"OTEL_SDK_DISABLED": "true"}
+    with _child(peer, [program, _SOURCES / "m365-bot" / "bot.py", port], directory, "/ready", environment):
+        yield peer
+
+
 def mcp_everything() -> tuple[str, str]:
     """The command of MCP's own test server, without its argument `stdio` or `streamableHttp`."""
     script = "mcp-everything/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
@@ -276,6 +288,23 @@ async def ag_ui(directory: Path, agent_url: str, text: str) -> list[dict[str, An
         absent("node, which agui runs on, is not on PATH")
     bridge = _PROJECT / "examples" / "ag-ui" / "a2a_client.mjs"
     return await _told([node, _SOURCES / "agui" / "client.mjs", packages, bridge, agent_url, text], directory, {})
+
+
+async def directlinejs(
+    directory: Path, url: str, token: str, text: str, *, count: int, sockets: bool
+) -> list[dict[str, Any]]:
+    """What botframework-directlinejs makes of one conversation: the id of its message, then `count` activities of the bot."""
+    packages = _installed("directlinejs", "directlinejs/node_modules/botframework-directlinejs").parents[1]
+    script = _SOURCES / "directlinejs" / "client.mjs"
+    command = [_node(), script, packages, url, token, "true" if sockets else "false", text, count]
+    return await _told(command, directory, {})
+
+
+async def copilotstudio_client(directory: Path, url: str, token: str, *texts: str) -> list[dict[str, Any]]:
+    """What microsoft-agents-copilotstudio-client gives of one conversation: the activities of the start and of each turn."""
+    program = _installed("copilotstudio-client", "venv/copilotstudio-client/bin/python")
+    script = _SOURCES / "copilotstudio-client" / "client.py"
+    return await _told([program, script, url, token, *texts], directory, {"PYTHONWARNINGS": "ignore"})
 
 
 async def _told(command: list[object], directory: Path, environment: dict[str, str]) -> list[dict[str, Any]]:

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.invariants import violations
+from tests.running import start_local
 from tests.support.core import Core, running_core
+
+__all__ = ["start_local"]
 
 _CHECKED = frozenset(
     {"test_approvals", "test_breaker", "test_handled_calls", "test_retries", "test_static_handles", "test_tool_loop"}

@@ -35,11 +35,12 @@ def test_the_entry_point_of_the_example_names_a_factory(monkeypatch: pytest.Monk
     assert isinstance(EntryPoint(name, value, "a2a_gateway.adapters").load(), AdapterFactory)
 
 
-def test_the_example_passes_the_suite_as_a_package_of_its_own() -> None:
+@pytest.mark.parametrize("name", ["echo_adapter", "dify_adapter"])
+def test_the_examples_pass_the_suite_as_packages_of_their_own(name: str) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV_"))}
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
     done = subprocess.run(
-        command, cwd=EXAMPLE, env=environment, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=ROOT / "examples" / name, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert " passed" in done.stdout

@@ -2,10 +2,13 @@
 no secret stays in a text.
 """
 
+import base64
+import html
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from urllib.parse import quote, quote_plus
 
 import msgspec
 
@@ -166,9 +169,19 @@ class Failures:
         return ErrorClass.NOT_SERVED if kind is ErrorClass.REJECTED and self.is_about_settings(error) else kind
 
 
+def _spellings(secret: str) -> Iterator[str]:
+    """The secret as it is, and as a service may quote it: in JSON, in HTML, in an address, in Base64."""
+    yield secret
+    yield msgspec.json.encode(secret).decode()[1:-1]
+    yield from (html.escape(secret, quote=False), html.escape(secret))
+    yield from (quote(secret, safe=""), quote_plus(secret))
+    yield base64.b64encode(secret.encode()).decode().rstrip("=")
+
+
 def _pattern(secrets: Iterable[str]) -> re.Pattern[str] | None:
     # The longest first: another may be a part of it.
-    known = sorted((secret for secret in secrets if len(secret) >= _SHORTEST_SECRET), key=len, reverse=True)
+    spelt = {form for secret in secrets if len(secret) >= _SHORTEST_SECRET for form in _spellings(secret)}
+    known = sorted(spelt, key=len, reverse=True)
     patterns = [re.escape(secret) for secret in known]
     # A vendor that masks a key still shows its beginning.
     patterns += [re.escape(secret[:6]) + r"[^\s\"']*" for secret in known if len(secret) >= 12]

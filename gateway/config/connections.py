@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
@@ -78,4 +78,7 @@ class ConnectionSettings(Settings):
         """What no text may quote."""
         yield from plain_headers(self.headers).values()
         if self.proxy is not None:
-            yield urlsplit(self.proxy.get_secret_value()).password or ""
+            parts = urlsplit(self.proxy.get_secret_value())
+            yield parts.password or ""
+            if parts.password:
+                yield f"{unquote(parts.username or '')}:{unquote(parts.password)}"

@@ -1,7 +1,7 @@
 """Tokens by the grant `client_credentials`. Source: RFC 6749, sections 2.3.1, 4.4 and 5."""
 
 import base64
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -36,8 +36,7 @@ def oauth2_token(auth: OAuth2Auth, failures: Failures, timeouts: Timeouts, route
     fields = {"grant_type": "client_credentials"} | ({"scope": auth.scope} if auth.scope else {})
     headers = {"Content-Type": _FORM, "Accept": "application/json"}
     if auth.client_authentication == "basic":
-        pair = f"{quote_plus(auth.client_id)}:{quote_plus(secret)}"
-        headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        headers["Authorization"] = f"Basic {base64.b64encode(auth.pair.encode()).decode()}"
     else:
         fields |= {"client_id": auth.client_id, "client_secret": secret}
     body = urlencode(fields | auth.parameters).encode()

@@ -5,6 +5,7 @@ network.
 import re
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
+from urllib.parse import quote_plus
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
@@ -65,8 +66,14 @@ class OAuth2Auth(Settings):
     def __hash__(self) -> int:
         return hash((self.token_url, self.client_id, self.scope))
 
+    @property
+    def pair(self) -> str:
+        """The client's name and secret, as the header Authorization has them."""
+        return f"{quote_plus(self.client_id)}:{quote_plus(self.client_secret.get_secret_value())}"
+
     def secrets(self) -> Iterator[str]:
         yield self.client_secret.get_secret_value()
+        yield self.pair
 
 
 class EntraAuth(Settings):

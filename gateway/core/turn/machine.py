@@ -364,8 +364,8 @@ class TurnMachine:
         for call in unanswered:
             self._decide(call, steps, None if continues else why_not, on_chain=on_chain)
         tracker.keep_stray_results()
-        if event.message and event.ending is adapter.Ending.INPUT_REQUIRED:
-            # The model has asked this, and the next message answers it.
+        if event.message and event.ending is not adapter.Ending.COMPLETED:
+            # The agent has said this in the place of an answer, and the next message may answer it.
             output.items.append(NewItem(AssistantItem(event.message)))
         handle = event.handle if backend else None
         items = tuple(self._kept_items())

@@ -1,7 +1,10 @@
 """HTTP responses that are no event stream, and their error classes."""
 
+import base64
+import html
 import json
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -222,6 +225,24 @@ class TestAnswers:
         assert "cdef" not in detail
         assert detail.startswith("HTTP 401: invalid_api_key: Incorrect API key provided: ")
         assert detail.endswith("*** . Find yours")
+
+
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        json.dumps('a"b\\c<&d+/=0123'),
+        html.escape('a"b\\c<&d+/=0123'),
+        html.escape('a"b\\c<&d+/=0123', quote=False),
+        quote('a"b\\c<&d+/=0123', safe=""),
+        urlencode({"client_secret": 'a"b\\c<&d+/=0123'}),
+        base64.b64encode(b'a"b\\c<&d+/=0123').decode(),
+    ],
+)
+def test_a_secret_is_masked_in_any_spelling_of_a_service(spelt: str) -> None:
+    detail = Failures(('a"b\\c<&d+/=0123',)).error(ErrorClass.UNAUTHORISED, f"not {spelt} here").detail
+    assert "0123" not in detail
+    assert "***" in detail
+    assert spelt.strip('"')[-8:] not in detail
 
 
 @pytest.mark.parametrize("short", ["", "k", "ok", "bad"])

@@ -225,7 +225,7 @@ def test_no_text_quotes_a_secret_of_the_settings(trusted: Path) -> None:
     read = ConnectionSettings.model_validate(
         {"ca": str(trusted), "proxy": "http://me:secret@proxy:3128", "headers": {"X-Key": "hidden"}}
     )
-    assert set(read.connection_secrets()) == {"secret", "hidden"}
+    assert set(read.connection_secrets()) == {"secret", "me:secret", "hidden"}
     shown = f"{read!r} {read.route!r} {read.model_dump_json()}"
     assert "secret" not in shown
     assert "hidden" not in shown

@@ -602,7 +602,7 @@ def test_a_rebuilt_conversation_is_announced() -> None:
 )
 def test_a_call_says_how_its_task_is_left(ending: Ending, status: str, state: TaskState) -> None:
     question = (Part(text="which?"),)
-    asked = (AssistantItem(question),) if ending is Ending.INPUT_REQUIRED else ()
+    asked = () if ending is Ending.COMPLETED else (AssistantItem(question),)
     assert play(turn(), CallCompleted(ending=ending, message=question)) == [
         closes(*asked),
         EndTurn(TurnStatus(status), state, agent("id-1", *question)),

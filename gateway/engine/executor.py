@@ -27,7 +27,7 @@ from gateway.ledger.events import Update, entry
 from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.states import ServiceCallStatus, TurnStatus
-from gateway.ledger.tasks import EventRow
+from gateway.ledger.tasks import EventRow, Reveal
 from gateway.ledger.threads import DeleteOrphan, LeaveOut, MarkHandleLost, MarkUnsynced, Rewind, ThreadRecord
 from gateway.ledger.tool_calls import ToolStarts, ToolWaits
 from gateway.ledger.turns import Suspend
@@ -64,11 +64,12 @@ def aborted(context: TurnContext, command: commands.AbortCall, *, ends_turn: boo
 class CommandExecutor:
     """The commands of one turn. `replay` filters out what was shown before, while a call is repeated from its beginning."""
 
-    __slots__ = ("_context", "_run", "replay")
+    __slots__ = ("_context", "_revealed", "_run", "replay")
 
     def __init__(self, context: TurnContext) -> None:
         self._context = context
         self._run = context.run
+        self._revealed = False
         self.replay: Replay | None = None
 
     def publish(self, update: Update) -> None:
@@ -76,10 +77,11 @@ class CommandExecutor:
         shown = update if self.replay is None else self.replay.filter(update)
         if shown is None:
             return
+        if not (self._revealed or run.response.done()):
+            self._revealed = True
+            run.live.journal.note(Reveal(run.live.id), stored=lambda: run.respond(None))
         run.live.journal.add(entry(shown))
         run.live.outputs[-1].apply(shown)
-        if not run.response.done():
-            run.respond(None)
 
     def end_replay(self) -> None:
         """The call is complete: its answer may be less than what was shown."""

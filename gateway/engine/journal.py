@@ -61,6 +61,7 @@ class Journal:
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _pending: list[bytes] = field(default_factory=list)
     _points: list[CommitPoint] = field(default_factory=list)
+    _reactions: list[Callable[[], None]] = field(default_factory=list)
     _flying: bool = False
     _failed: Exception | None = None
     _stored: int = field(init=False)
@@ -77,9 +78,12 @@ class Journal:
         if not self._flying:
             self._schedule()
 
-    def note(self, point: CommitPoint) -> None:
-        """A commit point that has to precede later events; the next group takes it along."""
+    def note(self, point: CommitPoint, stored: Callable[[], None] | None = None) -> None:
+        """A commit point that has to precede later events; the next group takes it along. `stored` is called when that group
+        is durable and shown."""
         self._points.append(point)
+        if stored is not None:
+            self._reactions.append(stored)
         if not self._flying:
             self._schedule()
 
@@ -88,39 +92,43 @@ class Journal:
         self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        payloads, points = self._take()
+        payloads, points, reactions = self._take()
         row = self._row(payloads, self.number)
         if row is not None:
             points.append(Append(row))
         if not points:
             self._flying = False
             return
-        self._ledger.submit(tuple(points), lambda error: self._flushed(error, row, payloads))
+        self._ledger.submit(tuple(points), lambda error: self._flushed(error, row, payloads, reactions))
 
-    def _flushed(self, error: Exception | None, row: EventRow | None, payloads: list[bytes]) -> None:
+    def _flushed(
+        self, error: Exception | None, row: EventRow | None, payloads: list[bytes], reactions: list[Callable[[], None]]
+    ) -> None:
         if error is not None:
             self._failed = error
         else:
-            self._show(row, payloads)
+            self._show(row, payloads, reactions)
         self._flying = False
         if (self._pending or self._points) and self._failed is None:
             self._flying = True
             self._flush()
 
-    def _take(self) -> tuple[list[bytes], list[CommitPoint]]:
-        payloads, points = self._pending, self._points
-        self._pending, self._points = [], []
-        return payloads, points
+    def _take(self) -> tuple[list[bytes], list[CommitPoint], list[Callable[[], None]]]:
+        taken = self._pending, self._points, self._reactions
+        self._pending, self._points, self._reactions = [], [], []
+        return taken
 
     def _row(self, payloads: list[bytes], last: int) -> EventRow | None:
         if not payloads:
             return None
         return EventRow(self._task, last - len(payloads) + 1, last, b"\n".join(payloads))
 
-    def _show(self, row: EventRow | None, payloads: list[bytes]) -> None:
+    def _show(self, row: EventRow | None, payloads: list[bytes], reactions: list[Callable[[], None]]) -> None:
         if row is not None:
             self._stored = row.last
             self._channel.publish(row.first, payloads)
+        for react in reactions:
+            react()
 
     async def commit(
         self,
@@ -135,7 +143,7 @@ class Journal:
         """
         if self._failed is not None:
             raise self._failed
-        waiting, noted = self._take()
+        waiting, noted, reactions = self._take()
         payloads = waiting if final is None else [*waiting, final]
         last = self.number + (final is not None)
         row = self._row(payloads, last)
@@ -152,7 +160,7 @@ class Journal:
             commit.end()
             if final is not None:
                 self.number = last
-            self._show(row, payloads)
+            self._show(row, payloads, reactions)
             if stored is not None:
                 stored()
 
@@ -160,6 +168,7 @@ class Journal:
             self._ledger.submit((*noted, *points(row)), done)
         except BaseException:
             self._pending, self._points = waiting + self._pending, noted + self._points
+            self._reactions = reactions + self._reactions
             raise
         await commit.wait()
 

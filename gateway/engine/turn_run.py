@@ -108,10 +108,11 @@ class ResumePoint:
 class TurnRun:
     """One accepted turn, in a queue or running.
 
-    `response` is how the agent answers: None for a task, else the message without a task. `rendering` is the form in
-    which the sender of the message sees tool calls. `repeats_answer` says that the sender gets the complete answer
-    again at its end, `marks_thoughts` that notes are marked for Google ADK. `shown` is the rendering of a turn that was
-    paused, whose answer is not repeated.
+    `response` is how the agent answers: None for a task, which the ledger shows then, else the message without a task.
+    `hidden` says that the caller knows of no task yet. `left` says that the turn has left this process before that was
+    decided. `rendering` is the form in which the sender of the message sees tool calls. `repeats_answer` says that the
+    sender gets the complete answer again at its end, `marks_thoughts` that notes are marked for Google ADK. `shown` is the
+    rendering of a turn that was paused, whose answer is not repeated.
 
     `prepared` says that `service_call` is stored and under way; C2 may be in the same unit as C1. `open_calls` are the
     tool calls of that service call with which a paused turn continues. `base` is the handle at which the turn began.
@@ -125,6 +126,7 @@ class TurnRun:
     live: LiveTask
     preferences: InitVar[Preferences]
     shown: InitVar[Rendering | None]
+    hidden: InitVar[bool]
     fresh_thread: bool = False
     service_call: str = ""
     prepared: bool = False
@@ -132,6 +134,7 @@ class TurnRun:
     base: str | None = None
     resume_point: ResumePoint | None = None
     response: asyncio.Future[Message | None] = field(default_factory=asyncio.Future)
+    left: bool = False
     done: asyncio.Future[None] = field(default_factory=asyncio.Future)
     task: asyncio.Task[None] | None = None
     entered: bool = False
@@ -141,12 +144,14 @@ class TurnRun:
     repeats_answer: bool = field(init=False)
     marks_thoughts: bool = field(init=False)
 
-    def __post_init__(self, preferences: Preferences, shown: Rendering | None) -> None:
+    def __post_init__(self, preferences: Preferences, shown: Rendering | None, hidden: bool) -> None:
         policies, named = self.agent.policies, preferences.named
         self.accepted_output_modes = preferences.modes
         self.rendering = shown or rendering(policies.tool_calls, self.caller.principal, named)
         self.repeats_answer = shown is None and suits_adk(policies.repeat_answer, named)
         self.marks_thoughts = suits_adk(policies.mark_thoughts, named)
+        if not hidden:
+            self.respond(None)
 
     @property
     def message(self) -> Message:
@@ -156,16 +161,16 @@ class TurnRun:
     @property
     def may_reply(self) -> bool:
         """The agent may answer with a bare message: never in a task that is known already."""
-        return self.agent.policies.direct_replies and len(self.live.outputs) == 1
+        return self.agent.policies.direct_replies and not self.response.done()
 
     @property
     def public(self) -> bool:
         """The turn makes a task that its caller may know of."""
-        return not self.may_reply or (self.response.done() and self.response.result() is None)
+        return self.response.done() and not self.left and self.response.result() is None
 
     async def reply(self) -> Message | None:
-        """The bare message that is the answer, None when there is a task."""
-        return await asyncio.shield(self.response) if self.may_reply else None
+        """The bare message that is the answer; None when there is a task, or when the turn has left."""
+        return await asyncio.shield(self.response)
 
     async def ended(self) -> None:
         """Returns when the turn has ended. A cancelled waiter does not cancel the turn."""
@@ -177,6 +182,11 @@ class TurnRun:
         """The agent answers with this message, or with a task; the first word counts."""
         if not self.response.done():
             self.response.set_result(reply)
+
+    def leave(self) -> None:
+        """The turn does not continue in this process."""
+        self.left = not self.response.done()
+        self.respond(None)
 
     def begin_call(self, service_call: str) -> None:
         """C2 of this service call is stored."""

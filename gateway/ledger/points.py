@@ -5,7 +5,8 @@ Law: the points of one commit are one unit, all or nothing; each says what must 
 
 from gateway.ledger import api_keys, calls, documents, leases, push, retention, tasks, threads, tool_calls, turns
 
-_Turn = turns.Accept | turns.Suspend | turns.Resume | turns.Decide | tasks.Append | tasks.Finish | tasks.Close
+_Task = tasks.Reveal | tasks.Finish | tasks.Close
+_Turn = turns.Accept | turns.Suspend | turns.Resume | turns.Decide | tasks.Append | _Task
 _Call = calls.Prepare | calls.NameCall | calls.Complete | calls.Fail | calls.DropPartial
 _Refused = calls.MarkRefused | calls.SetAside | calls.GiveBack
 _Tool = tool_calls.ToolStarts | tool_calls.ToolWaits | tool_calls.ToolEnds

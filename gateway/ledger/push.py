@@ -143,7 +143,7 @@ class PushReads(Protocol):
         """(number, A2A 1.0 JSON) of the next few events from number `first` on, in order."""
 
     async def is_hidden(self, task: str) -> bool:
-        """Whether the task stays hidden, because its message was answered with a Message."""
+        """Whether the caller knows of no task: its message was answered with a Message, or may still be."""
 
     async def push_statuses(self, tenant: str, principal: str) -> tuple[PushStatus, ...]:
         """The caller's configurations, the latest first, without those that are done."""

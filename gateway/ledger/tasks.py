@@ -84,6 +84,12 @@ class Close(msgspec.Struct, frozen=True):
     now: int
 
 
+class Reveal(msgspec.Struct, frozen=True):
+    """There is a task: its agent will not answer with a bare message any more. Conflict when the task has ended."""
+
+    task: str
+
+
 class Append(msgspec.Struct, frozen=True):
     """Events of a running turn, without any other change."""
 

@@ -260,7 +260,8 @@ class MessageIntake:
             outputs=[*made.outputs, TurnOutput(message)],
             journal=journal,
         )
-        run = TurnRun(accept.turn, call.agent, call.caller, live, accept.preferences, None, accept.new_thread)
+        hidden = accept.new_task and not accept.visible
+        run = TurnRun(accept.turn, call.agent, call.caller, live, accept.preferences, None, hidden, accept.new_thread)
         if made.prepare is not None:
             run.begin_call(made.prepare.service_call)
         return run

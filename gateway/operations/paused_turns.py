@@ -168,8 +168,7 @@ class PausedTurns:
 
 def _turn_run(agent: Agent, paused: PausedTurn, journal: Journal, preferences: Preferences) -> TurnRun:
     live, machine = LiveTask.stored(paused.task, paused.outputs, journal), paused.machine
-    run = TurnRun(paused.turn.turn, agent, paused.caller, live, preferences, machine.facts.rendering)
+    run = TurnRun(paused.turn.turn, agent, paused.caller, live, preferences, machine.facts.rendering, False)
     run.service_call, run.base = paused.turn.calls[0].call.service_call, paused.turn.base
     run.open_calls = tuple(machine.calls.values())
-    run.respond(None)
     return run

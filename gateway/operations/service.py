@@ -11,6 +11,7 @@ from gateway.a2a.errors import (
     ExtendedAgentCardNotConfigured,
     PushNotificationNotSupported,
     TaskNotCancelable,
+    Unanswered,
     UnsupportedOperation,
     echo,
     invalid,
@@ -22,7 +23,7 @@ from gateway.engine.turn_run import TurnRun
 from gateway.foundation.clock import Clock, milliseconds
 from gateway.foundation.shutdown import Drain
 from gateway.ledger.port import Ledger
-from gateway.ledger.tasks import PageLimits, TaskFilter
+from gateway.ledger.tasks import PageLimits, TaskFilter, TaskRecord
 from gateway.ledger.turns import Replay
 from gateway.operations import page_tokens
 from gateway.operations.accept import MessageIntake
@@ -86,9 +87,7 @@ class Operations:
         )
         task_id = accepted.task if isinstance(accepted, Replay) else accepted.live.id
         run = self._runner.run_of(task_id) if isinstance(accepted, Replay) else accepted
-        if run is None:
-            await self._wait_remote(call, task_id, for_end=waits)
-        reply = await (run.reply() if run is not None else self._reader.reply(call, task_id))
+        reply = await self._reply(call, task_id, run, for_end=waits)
         if reply is not None:
             return model.SendMessageResponse(message=reply)
         if begun:
@@ -145,7 +144,7 @@ class Operations:
             accepted = await self._accept(call, request, lambda run: streams.append(self._stream_from_start(call, run)))
             if isinstance(accepted, Replay):
                 return await self._stream_again(call, accepted.task)
-            reply = await accepted.reply()
+            reply = await self._reply(call, accepted.live.id, accepted, for_end=False)
         except BaseException:
             for stream in streams:
                 await stream.aclose()
@@ -165,30 +164,53 @@ class Operations:
 
     async def _stream_again(self, call: OperationCall, task_id: str) -> EventStream:
         """A stream for a repeated message: the Task, then all events that the first stream shows from this point on."""
-        run = self._runner.run_of(task_id)
-        if run is None:
-            await self._wait_remote(call, task_id, for_end=False)
-        reply = await (run.reply() if run is not None else self._reader.reply(call, task_id))
+        reply = await self._reply(call, task_id, self._runner.run_of(task_id), for_end=False)
         return (
             message_stream(reply)
             if reply is not None
             else await self._attach(call, task_id, with_turn=True, repeats=True)
         )
 
-    async def _wait_remote(self, call: OperationCall, task_id: str, *, for_end: bool) -> None:
-        """Returns when a turn of another process has ended; without `for_end` already when the task is known to be one."""
+    async def _reply(
+        self, call: OperationCall, task_id: str, run: TurnRun | None, *, for_end: bool
+    ) -> model.Message | None:
+        """The bare message that is the answer, None when there is a task. `run` is the turn in this process; a turn of another
+        process is waited for until that is decided, `for_end`: until it has ended. Raises: Unanswered when this process stops
+        to follow a turn of which that is not decided."""
+        if run is not None:
+            reply = await run.reply()
+            if reply is not None or run.public:
+                return reply
+        else:
+            record = await self._wait_remote(call, task_id, for_end=for_end)
+            if record is None or record.visible:
+                return None
+            if record.state in TERMINAL:
+                return record.status_message
+        raise Unanswered(
+            "The message was accepted, but its answer is not waited for here any more; sent again under the same "
+            "Idempotency-Key, it gets the answer."
+        )
+
+    async def _wait_remote(self, call: OperationCall, task_id: str, *, for_end: bool) -> TaskRecord | None:
+        """The task of a turn of another process, when the turn has ended, without `for_end` already when its caller may know
+        of the task; or when this process stops to wait. None when it is gone."""
         record = await self._ledger.task(call.caller, call.agent.name, task_id)
         if record is None or record.state in TERMINAL | INTERRUPTED or (record.visible and not for_end):
-            return
+            return record
         subscription = self._fanout.open(record.id).subscribe()
         stream = LogTailStream(
             record.id, [], record.last_event, subscription, self._ledger, self._runner.log_tail, with_turn=True
         )
         try:
             async for _ in stream:
-                pass
+                if not for_end:
+                    record = await self._ledger.task(call.caller, call.agent.name, task_id)
+                    if record is None or record.visible:
+                        return record
         finally:
             await stream.aclose()
+        return await self._ledger.task(call.caller, call.agent.name, task_id)
 
     # --- tasks
 

@@ -7,7 +7,7 @@ import structlog
 from msgspec.structs import replace
 
 from gateway.a2a.errors import invalid
-from gateway.a2a.model import INTERRUPTED, TERMINAL, Json, Message, Task, TaskStatus, TaskStatusUpdateEvent
+from gateway.a2a.model import INTERRUPTED, TERMINAL, Json, Task, TaskStatus, TaskStatusUpdateEvent
 from gateway.core.task_log import status_after, task_at
 from gateway.core.task_record import TurnOutput, assemble, pauses, replay_events
 from gateway.engine.turn_run import LiveTask, TurnRun, status
@@ -56,11 +56,6 @@ class TaskReader:
         old task is empty."""
         latest = await self.ledger.latest_events((record.id,))
         return max(record.last_event, latest.get(record.id, 0))
-
-    async def reply(self, call: OperationCall, task_id: str) -> Message | None:
-        """The bare message with which the agent answered, so that the task stays hidden."""
-        record = await self.ledger.task(call.caller, call.agent.name, task_id)
-        return record.status_message if record is not None and not record.visible else None
 
     async def task(self, call: OperationCall, task_id: str, history_length: int | None = None) -> Task:
         """Raises: TaskNotFound."""

@@ -181,7 +181,8 @@ class ItemReady(msgspec.Struct, frozen=True):
 
 
 class DirectReply(msgspec.Struct, frozen=True):
-    """The whole answer as a bare message, without a task. Only as the first event, and where the agent allows it.
+    """The whole answer as a bare message, without a task. Only as the first event, where the agent allows it, and where the
+    caller knows of no task yet.
 
     `state` replaces the adapter's JSON unless it is None.
     """
@@ -203,7 +204,8 @@ class CallCompleted(msgspec.Struct, frozen=True):
     """The only event that advances the thread, and the last event of a call.
 
     `handle` is the confirmed handle. It is required for owner BACKEND; for owner GATEWAY it is None, unless the backend
-    kept the call although it should not. `message` explains an ending other than COMPLETED. `finish` is the backend's
+    kept the call although it should not. `message` explains an ending other than COMPLETED; it is a part of the conversation as
+    the last words of the answer, once also where the answer ends with them. `finish` is the backend's
     reason for an incomplete answer (`max_output_tokens`, `content_filter`), without secrets, else None; callers are told
     only names that are known, and no call of such an answer runs.
     `state` replaces the adapter's JSON unless it is None, `secret` likewise, which is sealed in the database and in no export:

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 import structlog
 from msgspec.structs import replace
 
-from gateway.core.task_record import only_works
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import scheduled
 from gateway.foundation.sealing import UnreadableSecret
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
-from gateway.ledger.events import logged
 from gateway.ledger.port import PushLedger
 from gateway.ledger.push import AdvancePush, ClaimPush, CompletePush, DuePush, FailPush, PushConfig, PushState
 from gateway.push import bodies
@@ -88,22 +86,14 @@ class Delivery:
             events = await self.ledger.push_events(self.due.config.task, self.due.next_event)
             if not events:
                 break
-            if not self.due.visible and not await self._is_public(events):
+            # Read behind the events: the first one of a task is stored with the mark that there is one.
+            if not self.due.visible and await self.ledger.is_hidden(self.due.config.task):
                 await self.ledger.commit(self._complete(events[-1][0] + 1))
                 return
             for number, payload in events[: last - self.due.next_event]:
                 if not await self._deliver(number, payload):
                     return
         await self.ledger.commit(self._complete(self.due.next_event))
-
-    async def _is_public(self, events: tuple[tuple[int, bytes], ...]) -> bool:
-        """Whether the caller may know of the task. An agent that may answer with a bare message decides with its first event
-        beyond WORKING."""
-        if await self.ledger.is_hidden(self.due.config.task):
-            return False
-        visible = not all(only_works(logged(payload)) for _, payload in events)
-        self.due = replace(self.due, visible=visible)
-        return visible
 
     async def _deliver(self, number: int, payload: bytes) -> bool:
         config = self.due.config

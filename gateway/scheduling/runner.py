@@ -278,7 +278,7 @@ class Runner:
         if run.live.status.state in TERMINAL:
             self._fanout.close(run.live.id)
         self._fanout.release(run.live.id)
-        run.respond(None)
+        run.leave()
         run.done.set_result(None)
 
 

@@ -119,4 +119,4 @@ class _Takeover:
         task, unfinished = self.unfinished.task, self.unfinished
         journal = Journal(self.runtime.ledger, self.fanout.hold(task.id), task.id, stored.number)
         live = LiveTask.stored(task, stored.outputs, journal)
-        return TurnRun(unfinished.turn, self.agent, unfinished.caller, live, preferences, None)
+        return TurnRun(unfinished.turn, self.agent, unfinished.caller, live, preferences, None, not task.visible)

@@ -1,9 +1,9 @@
 """The statements of leases and processes: which process runs which turn. Law: as in `sql/turns.py`."""
 
-from sqlalchemy import bindparam, delete, literal_column, null, or_, update
+from sqlalchemy import bindparam, delete, literal_column, null, or_, select, update
 
 from gateway.ledger.leases import TRIES
-from storage.schema.tables import process, thread, turn
+from storage.schema.tables import process, task, thread, turn
 from storage.sql.fragments import ONE, ZERO, Write, given, lapsed, lesser, matches, there_is, upsert, word
 
 TAKE_LEASE = Write(
@@ -89,6 +89,14 @@ CLAIM_TURN = Write(
         ~there_is(process, matches(process, id="previous_process"), process.c.alive_until >= bindparam("now")),
     )
     .values(process=bindparam("process"), tries=ZERO),
+)
+
+_GIVEN_UP = select(turn.c.task).where(matches(turn, id="turn"), turn.c.tries >= literal_column(str(TRIES)))
+
+REVEAL_GIVEN_UP = Write(
+    "show the task of a turn that is given up",
+    update(task).where(task.c.visible == ZERO, task.c.id == _GIVEN_UP.scalar_subquery()).values(visible=ONE),
+    rows=None,
 )
 
 COUNT_TRIES = Write(

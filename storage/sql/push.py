@@ -120,9 +120,7 @@ PUSH_EVENTS = limited(
     literal_column("16"),
 )
 
-HIDDEN_TASK = (
-    select(ONE).select_from(task).where(task.c.id == bindparam("task"), task.c.visible == ZERO, text(TASK_ENDED))
-)
+HIDDEN_TASK = select(ONE).select_from(task).where(task.c.id == bindparam("task"), task.c.visible == ZERO)
 
 
 PUSHES = limited(

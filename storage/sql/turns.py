@@ -48,6 +48,12 @@ NEW_EVENTS = Write(
 )
 
 
+REVEAL_TASK = Write(
+    "show a task that has not ended",
+    update(task).where(matches(task, id="task"), text(TASK_OPEN)).values(visible=ONE),
+)
+
+
 # --- a turn waits, and continues ---
 
 SUSPEND_TURN = Write(

@@ -106,11 +106,12 @@ def _put_push(point: push.PutPushConfig) -> list[Step]:
 
 
 _DIRECT: dict[type[CommitPoint], tuple[Statement, ...]] = {
+    tasks.Reveal: (compiled.REVEAL_TASK,),
     calls.NameCall: (compiled.NAME_CALL,),
     tool_calls.ToolStarts: (compiled.START_TOOL,),
     tool_calls.ToolWaits: (compiled.PAUSE_TOOL,),
     leases.Claim: (compiled.CLAIM_TURN,),
-    leases.CountTries: (compiled.COUNT_TRIES,),
+    leases.CountTries: (compiled.COUNT_TRIES, compiled.REVEAL_GIVEN_UP),
     leases.Release: (compiled.RELEASE_LEASE,),
     leases.Fence: (compiled.FENCE,),
     leases.Heartbeat: (compiled.DELETE_DEAD_PROCESSES, compiled.HEARTBEAT),

@@ -161,6 +161,7 @@ SCENARIOS: dict[str, Scenario] = {
             "92": "loaded in one go",
             "93": "the ledger cannot be read",
             "94": "a canceled turn stays in the ledger",
+            "94b": "what an agent has asked is its own words",
             "95": "ids of items at the provider",
             "96": "reasoning stays with its calls",
             "99": "a window on the history",
@@ -173,6 +174,7 @@ SCENARIOS: dict[str, Scenario] = {
         {
             "101": "the same ledger both ways",
             "102": "a legal stream",
+            "102b": "a bare message or a task",
             "103": "updates of a tool call",
             "104": "errors from a fixed table",
             "105": "an end without a last event",

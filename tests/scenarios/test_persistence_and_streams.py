@@ -429,7 +429,7 @@ async def test_107_without_a_key_a_message_id_may_come_again_within_a_task_and_b
     asked = await core.send("same", context="c", message_id="m")
     await core.send("same", task=asked.id, message_id="m")
     await core.send("same", context="c", message_id="m")
-    assert adapter.sent[2][1] == ["U same", "A a", "U same", "A re same", "U same"]
+    assert adapter.sent[2][1] == ["U same", "A a", "A which?", "U same", "A re same", "U same"]
     assert said(await core.get(asked.id)) == ["U same", "A which?", "U same"]
 
 

@@ -365,8 +365,7 @@ class TurnMachine:
             self._decide(call, steps, None if continues else why_not, on_chain=on_chain)
         tracker.keep_stray_results()
         if event.message and event.ending is not adapter.Ending.COMPLETED:
-            # The agent has said this in the place of an answer, and the next message may answer it.
-            output.items.append(NewItem(AssistantItem(event.message)))
+            output.add_ending(event.message)
         handle = event.handle if backend else None
         items = tuple(self._kept_items())
         out.append(commands.CompleteCall(handle, event.state, event.usage, items, tracker.rows(), event.secret))

@@ -149,6 +149,13 @@ class OutputBuilder:
             self._reasoning.clear()
         self.items.append(NewItem(item, event.provider_id))
 
+    def add_ending(self, parts: tuple[Part, ...]) -> None:
+        """The words of an ending are the last of the answer's, unless it ends with them already. Callers see them in the
+        status."""
+        last = self.items[-1].item if self.items else None
+        if not (isinstance(last, AssistantItem) and _ends_with(last.parts, parts)):
+            self.items.append(NewItem(AssistantItem(parts)))
+
     def flush(self) -> None:
         """Turns pending text into items, before an item of another kind follows."""
         self._flush_parts()
@@ -263,3 +270,13 @@ class OutputBuilder:
         if self._parts:
             self.items.append(NewItem(AssistantItem(tuple(self._parts))))
             self._parts.clear()
+
+
+def _ends_with(said: tuple[Part, ...], parts: tuple[Part, ...]) -> bool:
+    """Whether what was said ends with these parts; a text may also be the last words of a longer one."""
+    if said[-len(parts) :] == parts:
+        return True
+    text, words = said[-1].text, parts[0].text
+    if len(parts) > 1 or not (text and words and text.endswith(words)):
+        return False
+    return text.removesuffix(words)[-1:].isspace()

@@ -29,6 +29,7 @@ TABLE = {
     "NotFound": (-32601, "NOT_FOUND", 404),
     "MethodNotAllowed": (-32600, "UNIMPLEMENTED", 405),
     "Busy": (-32603, "UNAVAILABLE", 503),
+    "Unanswered": (-32603, "INTERNAL", 500),
     "TooManyRequests": (-32603, "RESOURCE_EXHAUSTED", 429),
     "InternalError": (-32603, "INTERNAL", 500),
 }

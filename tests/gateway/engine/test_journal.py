@@ -125,6 +125,36 @@ async def test_a_noted_point_goes_alone_when_nothing_follows() -> None:
     assert await shown(subscription) == []
 
 
+@pytest.mark.parametrize("by", ["a group", "a state change"])
+async def test_who_noted_a_point_hears_once_when_it_is_stored(by: str) -> None:
+    log, desk, _ = journal()
+    heard: list[str] = []
+    log.note(NameCall("call", "r1"), lambda: heard.append("stored"))
+    log.add(b"a")
+    done = None if by == "a group" else await commit(log, with_row())
+    await tick()
+    assert heard == []
+    desk.answer()
+    assert heard == ["stored"]
+    if done is not None:
+        await done
+    log.add(b"b")
+    await tick()
+    desk.answer()
+    assert heard == ["stored"]
+
+
+async def test_who_noted_a_point_hears_nothing_when_it_is_lost() -> None:
+    log, desk, _ = journal()
+    heard: list[str] = []
+    log.note(NameCall("call", "r1"), lambda: heard.append("stored"))
+    await tick()
+    desk.answer(LOST)
+    with pytest.raises(Conflict):
+        await log.commit(with_row())
+    assert heard == []
+
+
 async def test_a_group_that_is_lost_is_never_shown_and_nothing_can_follow_it() -> None:
     log, desk, subscription = journal()
     log.add(b"a")

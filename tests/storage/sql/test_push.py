@@ -182,7 +182,7 @@ async def test_events_are_read_from_the_cursor_on_in_their_order(database: Recor
     assert await database.ledger.push_events(CONFIG.task, number + 1) == ((number + 1, b"2"), (number + 2, b"3"))
 
 
-async def test_only_a_task_that_ended_unseen_was_answered_bare(database: Recorded) -> None:
+async def test_a_task_is_hidden_that_was_answered_bare(database: Recorded) -> None:
     assert not await database.ledger.is_hidden(CONFIG.task)
     await database.ledger.commit(COMPLETE, APPEND, replace(FINISH, visible=False))
     assert await database.ledger.is_hidden(CONFIG.task)

@@ -6,10 +6,10 @@ from msgspec.structs import replace
 from gateway.a2a.model import Part, Role, TaskState
 from gateway.ledger.calls import NameCall, NewItem, NewToolCall, Prepare
 from gateway.ledger.errors import Conflict
-from gateway.ledger.leases import Claim, Heartbeat, Release, Renew
+from gateway.ledger.leases import TRIES, Claim, CountTries, Heartbeat, Release, Renew
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.states import ToolCallStatus
-from gateway.ledger.tasks import Close, EventRow
+from gateway.ledger.tasks import Close, EventRow, Reveal
 from gateway.ledger.threads import Caller
 from gateway.ledger.turns import IdempotencyKey, Preferences
 from gateway.ports.conversation import AssistantItem, HandleKind, OutputItem, StorageOwner
@@ -123,6 +123,28 @@ async def test_a_first_message_makes_context_thread_task_and_turn_in_one_commit(
         },
         "event": {("task-1", 1): {"task": "task-1", "first": 1, "last": 1, "payload": '{"n":1}'}},
     }
+
+
+async def test_a_task_that_was_hidden_is_shown_and_nothing_else_changes(database: Recorded) -> None:
+    await database.ledger.commit(replace(ACCEPT, visible=False))
+    assert await database.changed_by(Reveal("task-1")) == {"task": {"task-1": {"visible": 1}}}
+
+
+async def test_a_task_that_has_ended_with_a_bare_message_stays_hidden(database: Recorded) -> None:
+    await database.ledger.commit(
+        replace(ACCEPT, visible=False), PREPARE, COMPLETE, APPEND, replace(FINISH, visible=False)
+    )
+    with pytest.raises(Conflict):
+        await database.ledger.commit(Reveal("task-1"))
+
+
+@pytest.mark.parametrize(("tries", "shown"), [(TRIES - 1, {}), (TRIES, {"task": {"task-1": {"visible": 1}}})])
+async def test_the_task_of_a_turn_that_is_given_up_is_shown(
+    database: Recorded, tries: int, shown: dict[str, object]
+) -> None:
+    await database.ledger.commit(replace(ACCEPT, visible=False), replace(PREPARE, generation=0))
+    found = await database.changed_by(CountTries("turn-1", 0, tries))
+    assert found == {"turn": {"turn-1": {"tries": tries}}} | shown
 
 
 async def test_a_follow_up_sets_its_task_to_work_and_opens_the_next_turn(database: Recorded) -> None:

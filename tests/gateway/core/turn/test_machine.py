@@ -602,20 +602,58 @@ def test_a_rebuilt_conversation_is_announced() -> None:
 )
 def test_a_call_says_how_its_task_is_left(ending: Ending, status: str, state: TaskState) -> None:
     question = (Part(text="which?"),)
-    asked = () if ending is Ending.COMPLETED else (AssistantItem(question),)
+    kept_words = () if ending is Ending.COMPLETED else (AssistantItem(question),)
     assert play(turn(), CallCompleted(ending=ending, message=question)) == [
-        closes(*asked),
+        closes(*kept_words),
         EndTurn(TurnStatus(status), state, agent("id-1", *question)),
     ]
 
 
 @pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
-def test_a_question_is_kept_with_the_conversation(ownership: Ownership) -> None:
-    """The next message answers it, and a backend that has lost the conversation is told both."""
-    question = (Part(text="which?"),)
-    handle = None if ownership is G else "h"
-    asks = CallCompleted(handle, Ending.INPUT_REQUIRED, question)
-    assert kept(play(turn(ownership), TextDelta("Well."), asks)) == [text("Well."), AssistantItem(question)]
+def test_the_words_of_an_ending_are_the_last_that_the_agent_said(ownership: Ownership) -> None:
+    asks = CallCompleted("r1" if ownership is BR else None, Ending.INPUT_REQUIRED, (Part(text="which?"), FILE))
+    commands = play(turn(ownership), TextDelta("Hm."), CALL, ToolResultReady("c", 3), asks)
+    assert kept(commands)[-1] == AssistantItem((Part(text="which?"), FILE))
+    assert len([item for item in kept(commands) if isinstance(item, AssistantItem)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "question"),
+    [
+        (("which?",), "which?"),
+        (("Let me ask. ", "which?"), "which?"),
+        (("Let me ask.\n", "which", " one?"), "which one?"),
+    ],
+)
+def test_words_that_the_agent_has_said_already_are_kept_once(said: Sequence[str], question: str) -> None:
+    asks = CallCompleted(ending=Ending.INPUT_REQUIRED, message=(Part(text=question),))
+    commands = play(turn(), *map(TextDelta, said), asks)
+    assert kept(commands) == [text("".join(said))]
+    assert commands[-1] == EndTurn(TurnStatus.COMPLETED, TaskState.INPUT_REQUIRED, agent("id-1", Part(text=question)))
+
+
+@pytest.mark.parametrize("said", ["which? Or not", "a hitch?", "Itch?", "itch"])
+def test_words_that_the_answer_does_not_end_with_are_kept(said: str) -> None:
+    asks = CallCompleted(ending=Ending.INPUT_REQUIRED, message=(Part(text="itch?"),))
+    assert kept(play(turn(), TextDelta(said), asks)) == [text(said), text("itch?")]
+
+
+def test_words_with_more_than_the_answer_ends_with_are_kept_whole() -> None:
+    asks = CallCompleted(ending=Ending.INPUT_REQUIRED, message=(Part(text="which?"), FILE))
+    assert kept(play(turn(), TextDelta("which?"), asks)) == [text("which?"), AssistantItem((Part(text="which?"), FILE))]
+
+
+def test_parts_that_the_agent_has_given_already_are_kept_once() -> None:
+    asks = CallCompleted(ending=Ending.INPUT_REQUIRED, message=(Part(text="which?"), FILE))
+    assert kept(play(turn(), TextDelta("which?"), PartReady(FILE), asks)) == [
+        AssistantItem((Part(text="which?"), FILE))
+    ]
+
+
+@pytest.mark.parametrize(("shadow", "words"), [("text", [text("which?")]), ("none", [])])
+def test_a_smaller_shadow_has_the_words_of_an_ending_where_it_has_answers(shadow: str, words: list[Item]) -> None:
+    asks = CallCompleted("r1", Ending.INPUT_REQUIRED, (Part(text="which?"),))
+    assert kept(play(turn(BR, shadow=shadow), asks)) == words
 
 
 def test_an_answer_that_is_not_whole_says_why() -> None:

@@ -120,15 +120,22 @@ class AnthropicAdapter:
         raise self._failures.error(ErrorClass.INTERRUPTED, "the stream ended before the message did")
 
     async def _lists_model(self) -> bool | None:
-        """Whether the service knows the model of the settings, which its list may have under another name; None when it has
-        no list. Raises: AdapterError when the service cannot be used."""
+        """Whether the service lists the model of the settings, be it under another name; None when it has no list, or more
+        than is shown. Raises: AdapterError when the service cannot be used."""
         try:
             listed = await self._http.request_json("GET", f"{self._models}?limit=1000")
             match listed:
                 case {"data": [_, *_] as entries}:
-                    if any(isinstance(entry, dict) and entry.get("id") == self._model for entry in entries):
+                    names = [entry["id"] for entry in entries if isinstance(entry, dict) and "id" in entry]
+                    if self._model in names:
                         return True
-                    return await self._http.request_json("GET", f"{self._models}/{quote(self._model)}") is not None
+                    described = await self._http.request_json("GET", f"{self._models}/{quote(self._model)}")
+                    if described is None:
+                        return False
+                    # Some servers describe any model that they are asked for.
+                    if isinstance(described, dict) and described.get("id") in names:
+                        return True
+                    return None if listed.get("has_more") else False
         except AdapterError as error:
             if error.kind in _UNUSABLE:
                 raise

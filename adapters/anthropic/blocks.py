@@ -2,6 +2,7 @@
 the one before it has ended; a whole block is what the service would have sent without a stream.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -74,6 +75,7 @@ class Blocks:
     def __init__(self) -> None:
         self._in_order: list[GrowingBlock] = []
         self._by_index: dict[int | None, GrowingBlock] = {}
+        self._untaken: deque[GrowingBlock] = deque()
 
     def __iter__(self) -> Iterator[GrowingBlock]:
         return iter(self._in_order)
@@ -81,6 +83,7 @@ class Blocks:
     def begin(self, index: int | None, start: Block) -> GrowingBlock:
         block = GrowingBlock(start)
         self._in_order.append(block)
+        self._untaken.append(block)
         self._by_index[index] = block
         return block
 
@@ -89,6 +92,18 @@ class Blocks:
         if index is None and self._in_order:
             return self._in_order[-1]
         return self._by_index.get(index)
+
+    def take_ended(self) -> Iterator[GrowingBlock]:
+        """The blocks that have ended, each once: a block comes when all blocks before it have ended. No block waits for a text,
+        which not every service ends."""
+        texts: list[GrowingBlock] = []
+        while self._untaken and (self._untaken[0].ended or self._untaken[0].kind == "text"):
+            block = self._untaken.popleft()
+            if block.ended:
+                yield block
+            else:
+                texts.append(block)
+        self._untaken.extendleft(reversed(texts))
 
     def of_delta(self, index: int | None, delta: wire.Delta) -> GrowingBlock | None:
         """The block that grows by the delta. A text needs no beginning."""

@@ -13,6 +13,7 @@ import msgspec
 
 from adapters.anthropic.content import Block, UserContent, answer, json_text
 from adapters.anthropic.replay import THINKING, Replay
+from gateway.a2a import nesting
 from gateway.a2a.model import Json
 from gateway.ports.conversation import (
     AssistantItem,
@@ -26,7 +27,6 @@ from gateway.ports.conversation import (
 
 _NO_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST = 64
-_decode_object = msgspec.json.Decoder(dict[str, Json]).decode
 
 
 def encode_messages(items: Sequence[Item], model: str, content: UserContent) -> list[Block]:
@@ -145,9 +145,10 @@ def _input(arguments: str) -> Json:
     if not arguments.strip():
         return {}
     try:
-        return _decode_object(arguments)
-    except (msgspec.DecodeError, RecursionError):
-        return {"raw": arguments}
+        value = nesting.decode(arguments)
+    except msgspec.DecodeError:
+        value = None
+    return value if isinstance(value, dict) else {"raw": arguments}
 
 
 def _result(wire_id: str, item: OutputItem) -> Block:

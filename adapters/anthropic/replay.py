@@ -1,12 +1,15 @@
 """Blocks of an answer that go back to the model as they came, as items of the ledger. Law: a block is kept with the name of its
-model; thinking goes back to that model only, and a tool of the service only as a pair of its use and its result.
+model; thinking goes back to that model only. A tool of the service goes back as a pair of its use and its result; its use alone
+only in an answer that waits for the results of other tools, since the service runs it with the request that brings these.
+
+Source: Anthropic's documentation, "Server tools".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from adapters.anthropic.content import Block
 from gateway.a2a.model import Json
-from gateway.ports.conversation import Item, OpaqueItem, ReasoningItem
+from gateway.ports.conversation import Item, OpaqueItem, ReasoningItem, UserItem
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 COMPACTION = "compaction"
@@ -35,12 +38,15 @@ def kept_block(block: Block, model: str) -> OpaqueItem:
 class Replay:
     """The kept blocks among the items of a request to this model."""
 
-    def __init__(self, items: Iterable[Item], model: str) -> None:
+    def __init__(self, items: Sequence[Item], model: str) -> None:
         self._model = model
-        blocks = [found for item in items if isinstance(item, OpaqueItem) and (found := _kept(item.payload))]
-        self._uses = {block.get("id") for block in blocks if block.get("type") in USES}
+        blocks = _blocks(items)
+        self._uses = _uses(blocks)
         results = {block.get("tool_use_id") for block in blocks if is_result(str(block.get("type")))}
         self._paired = self._uses & results
+        begun = max((index for index, item in enumerate(items) if isinstance(item, UserItem)), default=-1) + 1
+        self._pending = _uses(_blocks(items[begun:])) - results
+        """Of the answer that the request continues. What the user says ends an answer, and its pending tools never run."""
 
     def is_own(self, call_id: str) -> bool:
         """Whether this call of a tool of the service is among the kept blocks."""
@@ -57,10 +63,18 @@ class Replay:
             return None
         kind = str(block.get("type"))
         if kind in USES:
-            return block if block.get("id") in self._paired else None
+            return block if block.get("id") in self._paired | self._pending else None
         if is_result(kind):
             return block if block.get("tool_use_id") in self._paired else None
         return block
+
+
+def _blocks(items: Iterable[Item]) -> list[Block]:
+    return [found for item in items if isinstance(item, OpaqueItem) and (found := _kept(item.payload))]
+
+
+def _uses(blocks: Iterable[Block]) -> set[Json]:
+    return {block.get("id") for block in blocks if block.get("type") in USES}
 
 
 def _kept(value: Json) -> Block | None:

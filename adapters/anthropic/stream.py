@@ -114,7 +114,9 @@ class MessageParser:
 
     def _message_stop(self, _: wire.Event) -> Sequence[port.AdapterEvent]:
         self.ended = True
-        return tuple(event for block in self._blocks for event in self._end(block))
+        for block in self._blocks:
+            block.ended = True
+        return self._ready()
 
     def _failed(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         raise self._failures.from_event(event.error or {"message": "an error without a word"})
@@ -160,12 +162,15 @@ class MessageParser:
 
     def _block_stop(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         block = self._blocks.find(event.index)
-        return () if block is None else tuple(self._end(block))
+        if block is not None:
+            block.ended = True
+        return self._ready()
+
+    def _ready(self) -> Sequence[port.AdapterEvent]:
+        """What has ended is given in the order of the blocks, whichever ended first."""
+        return [event for block in self._blocks.take_ended() for event in self._end(block)]
 
     def _end(self, block: GrowingBlock) -> Iterator[port.AdapterEvent]:
-        if block.ended:
-            return
-        block.ended = True
         kind = block.kind
         if kind == "text":
             if block.citations:

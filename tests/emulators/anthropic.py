@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tests.emulators.anthropic_rules import Given, blocks_of, check, error
+from tests.emulators.anthropic_rules import Given, blocks_of, check, error, is_deferred
 from tests.emulators.scripts import (
     Call,
     Cite,
@@ -132,6 +132,8 @@ class MessagesReply:
         delta = {"stop_reason": self._stop_reason, "stop_sequence": None, **container}
         if self._stop_reason == "pause_turn":
             self._given.paused.append([*self._before, *self._content])
+        elif is_deferred(self._content):
+            self._given.deferred.append(self._content)
         yield self._event("message_delta", delta=delta, usage={"output_tokens": self._output_tokens})
         yield self._event("message_stop")
 

@@ -21,11 +21,13 @@ _MOST_MARKS = 4
 
 @dataclass
 class Given:
-    """What the server has signed, encrypted or run, as it went out. `paused` are the contents of paused messages."""
+    """What the server has signed, encrypted or run, as it went out. `paused` are the contents of paused messages, `deferred` of
+    messages with a tool of the server that runs when the results of the caller's tools come."""
 
     blocks: list[tuple[str, Json]] = field(default_factory=list)
     """With the model of each."""
     paused: list[list[Json]] = field(default_factory=list)
+    deferred: list[list[Json]] = field(default_factory=list)
     containers: set[str] = field(default_factory=set)
 
     def has(self, model: str, block: Json) -> bool:
@@ -161,6 +163,9 @@ def _check_ids(ids: Iterable[str], seen: set[str]) -> None:
 def _check_given(messages: Sequence[Json], model: str, given: Given) -> None:
     """Raises: Refused unless what the server has signed or encrypted comes back as it was, and in its place."""
     used: list[Any] = []
+    begun = _loop_start(messages)
+    going_on = messages[begun:] if begun is not None else ()
+    may_wait = {block["id"] for _, block in _places(going_on) if block["type"] in _USES}
     for place, block in _places(messages):
         kind = block["type"]
         if kind == "thinking" and not given.has(model, block):
@@ -178,8 +183,33 @@ def _check_given(messages: Sequence[Json], model: str, given: Given) -> None:
                     "block must have a corresponding `server_tool_use` block before it."
                 )
             used.remove(block["tool_use_id"])
-    if used and messages[-1]["role"] == "user":
-        raise refused(f"messages: `server_tool_use` ids were found without a corresponding result block: {used}")
+    alone = [use for use in used if use not in may_wait]
+    if alone and messages[-1]["role"] == "user":
+        raise refused(f"messages: `server_tool_use` ids were found without a corresponding result block: {alone}")
+    _check_deferred(going_on, given)
+
+
+def _check_deferred(going_on: Sequence[Json], given: Given) -> None:
+    """Raises: Refused unless the tools of the server that the results let run stand where they stood. `going_on` are the
+    messages from the beginning of the answer that the request continues."""
+    for message in going_on:
+        calls = _calls_of(message["content"])
+        for content in given.deferred:
+            wanted = _calls_of(content)
+            if set(calls) & {call for call in wanted if call[0] == "tool_use"} and calls != wanted:
+                raise refused(f"messages: the calls of the answer were {wanted}, and not {calls}")
+
+
+def is_deferred(content: Iterable[Json]) -> bool:
+    """Whether a tool of the server waits in the message for the results of the caller's tools."""
+    blocks = list(content)
+    found = {block.get("tool_use_id") for block in blocks}
+    waits = any(block["type"] in _USES and block["id"] not in found for block in blocks)
+    return waits and any(block["type"] == "tool_use" for block in blocks)
+
+
+def _calls_of(content: Iterable[Json]) -> list[tuple[str, str]]:
+    return [(block["type"], block["id"]) for block in content if block["type"] in _USES | {"tool_use"}]
 
 
 def _check_thinking(messages: Sequence[Json], body: Mapping[str, Any]) -> None:
@@ -203,10 +233,9 @@ def _check_thinking(messages: Sequence[Json], body: Mapping[str, Any]) -> None:
 
 
 def _loop_start(messages: Sequence[Json]) -> int | None:
-    """The number of the message with which an answer begins whose tool results the request brings."""
-    if not any(block["type"] == "tool_result" for block in messages[-1]["content"]):
-        return None
+    """The number of the message with which an answer begins whose tool results the request brings. Words of the user end an
+    answer, also behind results."""
     number = len(messages) - 1
-    while number >= 2 and any(block["type"] == "tool_result" for block in messages[number]["content"]):
+    while number >= 1 and all(block["type"] == "tool_result" for block in messages[number]["content"]):
         number -= 2
-    return number + 1
+    return number + 1 if number < len(messages) - 1 else None

@@ -241,6 +241,31 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.parametrize("blocks", [(USE,), (USE, FOUND)], ids=["a use that waits", "a use and its result"])
+async def test_a_tool_of_the_service_that_waits_runs_with_the_results_of_the_other_tools(
+    strict: AsyncAnthropic, blocks: tuple[dict[str, Any], ...]
+) -> None:
+    thread = [*HI, says(*blocks, *asked("toolu_1")["content"]), answered("toolu_1")]
+    assert (await created(strict, thread, tools=TOOLS)).content[0].text == "Hello."
+
+
+async def test_a_tool_of_the_service_that_waits_comes_back_in_its_place_and_not_behind_words(connect: Connect) -> None:
+    def script(conversation: Conversation) -> list[Step]:
+        return [Item(FOUND), Say("Done.")] if conversation.tool_outputs else [Item(USE), WEATHER]
+
+    client = await connect(MessagesServer(script))
+    content = [block.to_dict() for block in (await streamed(client, tools=TOOLS)).content]
+    back = answered("toolu_1")
+    words = {**back, "content": [*back["content"], {"type": "text", "text": "and now?"}]}
+    assert "the calls of the answer were" in await refusal(client, [*HI, says(content[1]), back], tools=TOOLS)
+    assert "the calls of the answer were" in await refusal(client, [*HI, says(*content[::-1]), back], tools=TOOLS)
+    assert "without a corresponding" in await refusal(client, [*HI, says(*content), words], tools=TOOLS)
+    first = [*HI, says(*content), back]
+    rest = [block.to_dict() for block in (await streamed(client, first, tools=TOOLS)).content]
+    assert [block["type"] for block in rest] == ["web_search_tool_result", "text"]
+    assert (await created(client, [*first, says(*rest), *HI], tools=TOOLS)).content[0].type == "server_tool_use"
+
+
 @pytest.fixture
 async def strict(connect: Connect) -> AsyncAnthropic:
     server = MessagesServer()

@@ -183,6 +183,33 @@ async def test_a_tool_of_the_service_and_its_container_are_those_of_the_next_tur
     assert server.requests[-1]["container"] == "container_1"
 
 
+async def test_a_tool_of_the_service_runs_with_the_results_of_the_other_tools_of_its_answer(tmp_path: Path) -> None:
+    (tmp_path / "desk.py").write_text(TOOL, encoding="utf-8")
+    use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    server = server_of(
+        in_rounds(
+            [Think("Hm", "sig_1"), Item(use), Call("book", {"hotel": "Ritz"}, "toolu_1")], [Item(found), Say("Done.")]
+        )
+    )
+    tools = "tools: [desk], service_tools: [{type: web_search_20250305, name: web_search}]"
+    waits = model(signed("Hm", "sig_1"), use, used("toolu_1", "book", hotel="Ritz"))
+    round_ = [user("Book it"), waits, user(result("toolu_1", "booked Ritz"))]
+    async with (
+        serve(server.app) as url,
+        local_gateway(agent(url, tools), tmp_path, settings=SETTINGS) as gateway,
+        a2a_http(gateway.url) as http,
+    ):
+        claude = A2A(http, "claude")
+        async with claude.stream("Book it", "c") as stream:
+            frames = await stream.rest()
+        assert sent(server) == round_
+        server.script = lambda _: [Say("Hello")]
+        await claude.send("Thanks", "c")
+    assert streamed_text(frames) == "Done."
+    assert sent(server) == [*round_, model(found, "Done."), user("Thanks")]
+
+
 async def test_callers_see_the_tools_of_the_service_at_work(tmp_path: Path) -> None:
     going_on = asyncio.Event()
     server = server_of(lambda _: [ServerTool("mcp", "look", {"q": 1}, "found", during=Pause(going_on)), Say("There.")])

@@ -1,5 +1,6 @@
 """The adapter of the Messages API passes the conformance suite; the events of answers, and its errors."""
 
+import json
 from typing import Any, ClassVar
 
 import pytest
@@ -471,16 +472,28 @@ async def test_a_probe_of_an_answer_without_an_end_fails(start: Start, build: Bu
     assert caught.value.kind is ErrorClass.INTERRUPTED
 
 
-@pytest.mark.parametrize(("known", "listed"), [(True, True), (False, False)])
-async def test_a_probe_asks_for_a_model_that_the_list_has_under_another_name(
-    raw: StartRaw, build: Build, known: bool, listed: bool
+@pytest.mark.parametrize(
+    ("described", "more", "listed"),
+    [
+        pytest.param("m-20260101", False, True, id="another name"),
+        pytest.param("m-20260101", True, True, id="another name, of a list that goes on"),
+        pytest.param("m", False, False, id="a name that is not in the list"),
+        pytest.param("m", True, None, id="a name that may be in the rest of the list"),
+        pytest.param(None, False, False, id="a name that is not known"),
+        pytest.param(None, True, False, id="a name that is not known, of a list that goes on"),
+    ],
+)
+async def test_a_probe_compares_the_name_of_the_model_with_those_of_the_list(
+    raw: StartRaw, build: Build, described: str | None, more: bool, listed: bool | None
 ) -> None:
     async def serve(exchange: Exchange) -> None:
         head = exchange.request.head
         if head.startswith("GET /v1/models?"):
-            await exchange.send(answered("200 OK", b'{"data":[{"id":"m-20260101"}]}'))
+            models = {"data": [{"id": "m-20260101"}, {"id": "n"}], "has_more": more}
+            await exchange.send(answered("200 OK", json.dumps(models).encode()))
         elif head.startswith("GET /v1/models/m "):
-            await exchange.send(answered("200 OK", b'{"id":"m-20260101"}') if known else answered("404 Not Found"))
+            one = json.dumps({"id": described}).encode()
+            await exchange.send(answered("404 Not Found") if described is None else answered("200 OK", one))
         else:
             await exchange.stream(b'data: {"type":"message_stop"}\n\n')
 

@@ -1,6 +1,7 @@
 """Requests to the Messages API: the conversation, files, tools, thinking, and marks for the cache."""
 
 import base64
+import json
 from typing import Any
 
 import pytest
@@ -35,6 +36,9 @@ C1, C2, O1, O2 = (
 )
 F = ToolDeclaration("f", "Does f.", {"type": "object", "properties": {}})
 F_ON_THE_WIRE = {"name": "f", "description": "Does f.", "input_schema": {"type": "object", "properties": {}}}
+
+
+DEEP, DEEPER = (f'{{"a":{"[" * depth}{"]" * depth}}}' for depth in (99, 100))
 
 
 def thinking(text: str, signature: str) -> Json:
@@ -192,6 +196,19 @@ async def test_a_message_without_content_is_refused_before_it_is_sent(
             id="arguments that are no object",
         ),
         pytest.param(
+            (ONE, CallItem("call_1", "f", DEEP), O1, CallItem("call_2", "f", DEEPER), O2, HELLO),
+            [
+                user("one"),
+                model(used("call_1", "f", **json.loads(DEEP))),
+                user(result("call_1", "1")),
+                model(used("call_2", "f", raw=DEEPER)),
+                user(result("call_2", '{"n":2}')),
+                model("Hello"),
+                user("two"),
+            ],
+            id="arguments that are nested too deep",
+        ),
+        pytest.param(
             (ONE, CallItem("ask_1", "f", "{}", asking="wx"), OutputItem("ask_1", "", approved=True), HELLO),
             [user("one"), model("Hello"), user("two")],
             id="what another backend asked",
@@ -277,6 +294,22 @@ async def test_citations_and_files_of_an_answer_do_not_go_back(server: MessagesS
             (ONE, kept(USE), HELLO), [user("one"), model("Hello"), user("two")], id="a use without its result"
         ),
         pytest.param(
+            (ONE, kept(USE), OWN_CALL, C1, O1),
+            [user("one"), model(used("call_1", "f")), user(result("call_1", "1"), "two")],
+            id="a use that waited for a round whose answer the user did not want",
+        ),
+        pytest.param(
+            (ONE, kept(USE), OWN_CALL, C1, O1, kept(FOUND), HELLO),
+            [
+                user("one"),
+                model(USE, used("call_1", "f")),
+                user(result("call_1", "1")),
+                model(FOUND, "Hello"),
+                user("two"),
+            ],
+            id="a tool of the service that ran after a round",
+        ),
+        pytest.param(
             (ONE, kept(FOUND), HELLO), [user("one"), model("Hello"), user("two")], id="a result without its use"
         ),
         pytest.param(
@@ -290,6 +323,54 @@ async def test_what_the_service_has_signed_goes_back_as_it_came_and_where_it_bel
     server: MessagesServer, plain: Adapter, earlier: tuple[Item, ...], wanted: list[Json]
 ) -> None:
     await collect(plain, request("two", earlier=earlier))
+    assert sent(server) == wanted
+
+
+@pytest.mark.parametrize(
+    ("items", "wanted"),
+    [
+        pytest.param(
+            (ONE, thought(HM), kept(USE), OWN_CALL, C1, O1),
+            [user("one"), model(HM, USE, used("call_1", "f")), user(result("call_1", "1"))],
+            id="before the other call",
+        ),
+        pytest.param(
+            (ONE, C1, C2, kept(USE), OWN_CALL, O1, O2),
+            [
+                user("one"),
+                model(used("call_1", "f"), used("call_2", "g", a=1), USE),
+                user(result("call_1", "1"), result("call_2", '{"n":2}')),
+            ],
+            id="behind the other calls",
+        ),
+        pytest.param(
+            (ONE, kept(USE), OWN_CALL, C1, O1, C2, O2),
+            [
+                user("one"),
+                model(USE, used("call_1", "f")),
+                user(result("call_1", "1")),
+                model(used("call_2", "g", a=1)),
+                user(result("call_2", '{"n":2}')),
+            ],
+            id="over two rounds",
+        ),
+        pytest.param(
+            (ONE, kept(USE), HELLO, ONE, kept(MCP_USE), C1, O1),
+            [
+                user("one"),
+                model("Hello"),
+                user("one"),
+                model(MCP_USE, used("call_1", "f")),
+                user(result("call_1", "1")),
+            ],
+            id="but not that of an earlier turn",
+        ),
+    ],
+)
+async def test_a_tool_of_the_service_that_waits_goes_back_with_the_results_of_the_other_tools(
+    server: MessagesServer, plain: Adapter, items: tuple[Item, ...], wanted: list[Json]
+) -> None:
+    await collect(plain, request("two", items=items))
     assert sent(server) == wanted
 
 

@@ -155,10 +155,27 @@ def test_deltas_belong_to_the_block_of_their_index_whichever_began_last() -> Non
     )
     block = {"type": "thinking", "thinking": "hm", "signature": "sig"}
     assert [event for event in events if isinstance(event, ItemReady | ToolCallReady)] == [
-        ToolCallReady("c2", "g", "{}"),
         ItemReady(ReasoningItem("hm", {"model": "m", "block": block})),
         ToolCallReady("c1", "f", '{"a":1}'),
+        ToolCallReady("c2", "g", "{}"),
     ]
+
+
+def test_a_block_that_has_ended_waits_for_those_before_it_but_for_no_text() -> None:
+    reading = parser()
+
+    def ready(event: Json) -> list[AdapterEvent]:
+        return list(reading.receive(json.dumps(event).encode()))
+
+    ready(begin(0, type="text", text="Hi"))
+    for index, (call_id, name) in enumerate([("c1", "f"), ("c2", "g"), ("c3", "h")], 1):
+        ready(begin(index, type="tool_use", id=call_id, name=name, input={}))
+    assert ready(end(2)) == []
+    assert ready(end(1)) == [
+        ToolCallReady("c1", "f", "{}"),
+        ToolCallReady("c2", "g", "{}"),
+    ]
+    assert ready(STOP) == [ToolCallReady("c3", "h", "{}")]
 
 
 def test_a_block_that_no_event_ends_ends_with_its_message() -> None:

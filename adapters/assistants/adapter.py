@@ -11,6 +11,7 @@ from itertools import takewhile
 
 from adapters.assistants import wire
 from adapters.assistants.failures import ThreadFailures
+from adapters.assistants.late_answers import announced_when_late
 from adapters.assistants.lookup import BROUGHT, brought, digests, is_waiting_for, steps_since
 from adapters.assistants.position import LastCall, Position, check_thread_id, is_thread_id
 from adapters.assistants.request import File, Upload, encode_messages, encode_outcomes, split, with_own
@@ -28,6 +29,7 @@ from gateway.ports.adapter import (
     AdapterError,
     AdapterEvent,
     AdapterFactory,
+    CallCompleted,
     CallStarted,
     ErrorClass,
     PartReady,
@@ -85,11 +87,19 @@ class ThreadsAdapter:
             return Fetched(Fate.RUNNING)
         if not run.is_answered:
             return Fetched(Fate.FAILED)
-        return Fetched(Fate.COMPLETED, await self._events_of(thread, run, at))
+        events = await self._events_of(thread, run, at)
+        match events[-1]:
+            case CallCompleted(state=state) if at.step and state == LastCall(at, waits=True).state:
+                # The run waits where it waited before: the outcomes have not reached it.
+                return Fetched(Fate.GONE)
+        return Fetched(Fate.COMPLETED, events)
 
     async def resume(self, request: ServiceRequest, call: Ongoing) -> AsyncGenerator[AdapterEvent, None]:
         """A run cannot be listened to again: its events are made of what it has left, once it has ended."""
-        found = await self.fetch(call)
+        try:
+            found = await self.fetch(call)
+        except AdapterError as error:
+            raise self._failures.of_look_up(error) from error
         match found.fate:
             case Fate.COMPLETED:
                 for event in found.events:
@@ -98,7 +108,9 @@ class ThreadsAdapter:
                 what = "the run still works, and cannot be listened to"
                 raise self._failures.error(ErrorClass.INTERRUPTED, what)
             case _:
-                what = "the run has failed" if found.fate is Fate.FAILED else "the run is gone"
+                what = (
+                    "the run has failed" if found.fate is Fate.FAILED else "the run, or the submission to it, is gone"
+                )
                 raise self._failures.error(ErrorClass.BACKEND_FAILED, what)
 
     async def cancel(self, call: Ongoing) -> bool:
@@ -125,6 +137,7 @@ class ThreadsAdapter:
         begun = next((run for run in newer if brought(run.metadata, new)), None)
         waited = runs[len(newer)] if last is not None and answers else None
         if any(run.status in wire.ACTIVE for run in (*newer, *((waited,) if waited else ()))):
+            await self._end_unheard(thread, [run for run in (begun, waited) if run is not None])
             raise self._failures.error(ErrorClass.LOCKED, "a run of the thread still works")
         if begun is not None:
             held = len(answers) + brought(begun.metadata, new)
@@ -189,11 +202,15 @@ class ThreadsAdapter:
     async def _go_on(
         self, thread: str, at: Position, answers: Sequence[OutputItem]
     ) -> AsyncGenerator[AdapterEvent, None]:
-        """A run that waited, with the outcomes."""
+        """A run that waited, with the outcomes. Its name comes before an answer that is late, so that the run can be found and
+        cancelled; else behind the reply, because a call that has its name is not repeated after a limit."""
         parser = RunParser(self._failures, thread, at)
         try:
             opening = self._threads.submit(thread, at.run, encode_outcomes(answers))
-            async with aclosing(self._events(opening, parser)) as events:
+            async with (
+                aclosing(self._events(opening, parser)) as answer,
+                aclosing(announced_when_late(answer, parser.accepted)) as events,
+            ):
                 async for event in events:
                     yield event
         except AdapterError as error:
@@ -226,6 +243,15 @@ class ThreadsAdapter:
         for run in await self._threads.newest_runs(thread, limit=1):
             if run.status == wire.WAITING and BROUGHT in (run.metadata or {}):
                 await self.cancel(Ongoing(thread, run.id))
+
+    async def _end_unheard(self, thread: str, runs: Sequence[wire.Run]) -> None:
+        """Ends those of these runs of an earlier call that still work. Nobody listens to them, and they would lock the thread
+        for as long as they like."""
+        for run in runs:
+            if run.status in wire.ACTIVE:
+                # Where it cannot be ended, it has to be waited for.
+                with suppress(AdapterError):
+                    await self.cancel(Ongoing(thread, run.id))
 
     async def _take_back(self, files: Sequence[str]) -> None:
         """Deletes the files of a request that was refused."""

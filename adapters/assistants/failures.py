@@ -34,6 +34,8 @@ _SETTINGS = frozenset(
     }
 )
 """Fields of a run that the settings of the agent decide, and never the conversation."""
+_OF_THE_WAY = frozenset({ErrorClass.UNREACHABLE, ErrorClass.TIMED_OUT, ErrorClass.INTERRUPTED})
+"""Errors of a request that had no whole answer."""
 _THREAD = re.compile(r"no thread found|thread .*not found", re.IGNORECASE)
 
 
@@ -55,6 +57,14 @@ class ThreadFailures(Failures):
         failed = self.in_run(error) if error else self.error(ErrorClass.BACKEND_FAILED, f"the run is {status}")
         failed.usage = usage
         return failed
+
+    def of_look_up(self, error: AdapterError) -> AdapterError:
+        """An error of a look-up that may be repeated says nothing of the run, which goes on meanwhile."""
+        if not error.kind.meaning.transient or error.kind in _OF_THE_WAY:
+            return error
+        return self.error(
+            ErrorClass.INTERRUPTED, error.detail, retry_after=error.retry_after, backend_down=error.backend_down
+        )
 
     def in_run(self, error: Json) -> AdapterError:
         """An error of a stream whose run has begun."""

@@ -151,9 +151,7 @@ class RunParser:
         try:
             yield from self._calls.waiting(calls)
         except ValueError as error:
-            raise self._failures.error(
-                port.ErrorClass.BACKEND_FAILED, f"{error}, which no caller can answer"
-            ) from error
+            raise self._broken(f"{error}, which no caller can answer") from error
 
     def _finish(self, run: wire.Run) -> str | None:
         if run.status == "completed":

@@ -20,7 +20,16 @@ from gateway.testing.serving import DROP
 from tests.emulators.assistants_run import ACTIVE, DONE, WORKING, RunLeg, ThreadRun, awaited, new_message, new_run
 from tests.emulators.responses_conversations import page
 from tests.emulators.scripts import Conversation, Json, Say, Script, Step, greeting
-from tests.emulators.server import Emulator, EventStream, Frame, Validator, play, refused
+from tests.emulators.server import (
+    Dropped,
+    Emulator,
+    EventStream,
+    Frame,
+    Validator,
+    disconnected,
+    play,
+    refused,
+)
 
 ASSISTANT = "asst_1"
 
@@ -77,9 +86,13 @@ class AssistantsServer(Emulator):
             "metadata": {},
         }
         self._version = version
-        self._cancels = cancels
+        self.cancels = cancels
         self.lost_replies = 0
         """So many of the next runs begin, or go on, without an answer: the connection ends instead."""
+        self.silent_replies = 0
+        """So many of the next runs begin, or go on, without a byte of an answer for as long as the client listens."""
+        self.failing_look_ups: dict[str, int | None] = {}
+        """The next look-ups of a `run`, its `steps` or its `messages` get this status, or None: the connection ends."""
         self.working: dict[str, asyncio.Task[None]] = {}
         """What lets a run work, by the id of the run."""
 
@@ -160,6 +173,8 @@ class AssistantsServer(Emulator):
         return JSONResponse(self._add(thread, body))
 
     async def _list_messages(self, request: Request) -> Response:
+        if failure := self._failure_of("messages"):
+            return failure
         run = request.query_params.get("run_id")
         messages = self._find_thread(request).messages
         return JSONResponse(page(request, [m for m in messages if run is None or m["run_id"] == run]))
@@ -226,10 +241,20 @@ class AssistantsServer(Emulator):
         return JSONResponse(page(request, [run.body for run in self._find_thread(request).runs]))
 
     async def _get_run(self, request: Request) -> Response:
+        if failure := self._failure_of("run"):
+            return failure
         return JSONResponse(self._find_run(request)[1].body)
 
     async def _list_steps(self, request: Request) -> Response:
+        if failure := self._failure_of("steps"):
+            return failure
         return JSONResponse(page(request, self._find_run(request)[1].steps))
+
+    def _failure_of(self, look_up: str) -> Response | None:
+        if look_up not in self.failing_look_ups:
+            return None
+        status = self.failing_look_ups.pop(look_up)
+        return Dropped() if status is None else JSONResponse({"error": {"message": "Try again."}}, status)
 
     async def _cancel(self, request: Request) -> Response:
         run = self._find_run(request)[1]
@@ -241,7 +266,7 @@ class AssistantsServer(Emulator):
             leg.cancel()
         run.body["status"] = "cancelling"
         answer = JSONResponse(run.body)
-        if self._cancels == "at once":
+        if self.cancels == "at once":
             run.end("cancelled")
         return answer
 
@@ -320,6 +345,11 @@ class _RunAnswer(Response):
             if self._server.lost_replies:
                 self._server.lost_replies -= 1
                 scope["state"][DROP]()
+                return
+            if self._server.silent_replies:
+                self._server.silent_replies -= 1
+                await disconnected(receive)
+                self._server.left.set()
                 return
             if not self._stream:
                 await super().__call__(scope, receive, send)

@@ -190,7 +190,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with asyncio.TaskGroup() as group:
-            gone = group.create_task(_disconnected(receive))
+            gone = group.create_task(disconnected(receive))
             sent = group.create_task(self._send(scope, send, gone))
             await asyncio.wait((gone, sent), return_when=asyncio.FIRST_COMPLETED)
             gone.cancel()
@@ -208,15 +208,15 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-class _Dropped(Response):
+class Dropped(Response):
     """No answer at all: the connection ends."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["state"][DROP]()
-        await _disconnected(receive)
+        await disconnected(receive)
 
 
-async def _disconnected(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -272,7 +272,7 @@ async def _drain(reply: Reply, frames: AsyncGenerator[Frame]) -> Response:
         async for frame in frames:
             match frame:
                 case Cut():
-                    return _Dropped()
+                    return Dropped()
                 case Raw(data):
                     raw += data
     if raw:

@@ -1,6 +1,7 @@
 """Calls whose end did not come: looked up by the name of their run, or found in their thread without it."""
 
 import asyncio
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -128,8 +129,34 @@ async def test_a_run_that_failed_or_is_gone_cannot_be_resumed(
             await resumed(adapter, names)
         assert caught.value.kind is ErrorClass.BACKEND_FAILED
         details.append(caught.value.detail)
-    assert details == ["the run has failed", "the run is gone"]
+    assert details == ["the run has failed", "the run, or the submission to it, is gone"]
     assert await adapter.fetch(names) == Fetched(Fate.GONE)
+
+
+@pytest.mark.parametrize("status", [409, 429, 500, 503])
+@pytest.mark.parametrize("look_up", ["run", "steps", "messages"])
+async def test_a_look_up_that_fails_says_nothing_of_the_run(
+    emulator: AssistantsServer, adapter: ThreadsAdapter, look_up: str, status: int
+) -> None:
+    emulator.script = plays(Say("One. "), Cut(), Say("Two."))
+    names = await cut(adapter, request("Hi"))
+    emulator.failing_look_ups[look_up] = status
+    with pytest.raises(AdapterError) as caught:
+        await resumed(adapter, names)
+    assert caught.value.kind is ErrorClass.INTERRUPTED
+    assert text(await resumed(adapter, names)) == "One. Two."
+
+
+@pytest.mark.parametrize(("status", "kind"), [(401, ErrorClass.UNAUTHORISED), (400, ErrorClass.REJECTED)])
+async def test_a_look_up_that_is_refused_is_not_repeated(
+    emulator: AssistantsServer, adapter: ThreadsAdapter, status: int, kind: ErrorClass
+) -> None:
+    emulator.script = plays(Say("One. "), Cut(), Say("Two."))
+    names = await cut(adapter, request("Hi"))
+    emulator.failing_look_ups["run"] = status
+    with pytest.raises(AdapterError) as caught:
+        await resumed(adapter, names)
+    assert caught.value.kind is kind
 
 
 async def test_a_run_that_waits_has_ended_its_call_with_the_calls_it_waits_for(
@@ -154,6 +181,30 @@ async def test_a_call_that_went_on_with_outcomes_is_told_without_what_came_befor
     assert text(found.events) == "It is cold."
     assert of_type(found.events, ToolCallReady) == []
     assert found.events[0] == CallStarted(waiting.handle, names.run)
+
+
+async def test_a_submission_that_is_answered_late_tells_its_run_before(
+    emulator: AssistantsServer, adapter: ThreadsAdapter
+) -> None:
+    emulator.script = in_rounds([*OSLO], [Say("Cold.")])
+    waiting = completed(await collect(adapter, request("Hi")))
+    emulator.silent_replies = 1
+    async with aclosing(adapter.call(follows(waiting, OutputItem("call_1", "3 C")))) as events:
+        started = only([await anext(events)], CallStarted)
+    await emulator.left.wait()
+    [run] = emulator.runs
+    assert (started.handle, str(started.run).partition("/")[0]) == (waiting.handle, run.body["id"])
+    assert text(await resumed(adapter, Ongoing(started.handle, started.run))) == "Cold."
+
+
+async def test_a_submission_that_did_not_arrive_is_gone(emulator: AssistantsServer, adapter: ThreadsAdapter) -> None:
+    emulator.script = in_rounds([*OSLO], [Say("Cold.")])
+    waiting = completed(await collect(adapter, request("Hi")))
+    assert isinstance(waiting.state, dict)
+    names = Ongoing(waiting.handle, f"{waiting.state['run']}/{waiting.state['step']}")
+    assert await adapter.fetch(names) == Fetched(Fate.GONE)
+    answered = await collect(adapter, follows(waiting, OutputItem("call_1", "3 C")))
+    assert text(answered) == "Cold."
 
 
 async def test_a_call_that_went_on_with_a_yes_tells_the_run_of_the_tool(
@@ -226,14 +277,44 @@ async def test_a_run_that_failed_has_taken_its_messages(
     assert await adapter.tail(follows(first, said("four"))) == Tail(0)
 
 
-async def test_a_run_that_works_has_to_be_waited_for(
+async def locked(adapter: ThreadsAdapter, asked: Any) -> None:
+    with pytest.raises(AdapterError) as caught:
+        await adapter.tail(asked)
+    assert caught.value.kind is ErrorClass.LOCKED
+
+
+async def test_a_run_to_which_nobody_listens_is_ended_and_has_taken_its_messages(
     emulator: AssistantsServer, adapter: ThreadsAdapter, first: CallCompleted
 ) -> None:
     emulator.script = plays(Say("par"), Cut(), Pause(asyncio.Event()))
     await cut(adapter, follows(first, said("two")))
-    with pytest.raises(AdapterError) as caught:
-        await adapter.tail(follows(first, said("two")))
-    assert caught.value.kind is ErrorClass.LOCKED
+    following = follows(first, said("two"), said("three"))
+    await locked(adapter, following)
+    assert emulator.runs[-1].body["status"] == "cancelled"
+    assert await adapter.tail(following) == Tail(1)
+
+
+async def test_a_run_that_takes_a_while_to_end_is_waited_for(
+    emulator: AssistantsServer, adapter: ThreadsAdapter, first: CallCompleted
+) -> None:
+    emulator.cancels = "later"
+    emulator.script = plays(Say("par"), Cut(), Pause(asyncio.Event()))
+    await cut(adapter, follows(first, said("two")))
+    for _ in range(2):
+        await locked(adapter, follows(first, said("two")))
+    emulator.end_cancelled()
+    assert await adapter.tail(follows(first, said("two"))) == Tail(1)
+
+
+@pytest.mark.parametrize("metadata", [{}, {BROUGHT: digests([said("other")])}], ids=["unmarked", "of other messages"])
+async def test_a_run_of_another_client_is_waited_for_and_left_alone(
+    emulator: AssistantsServer, adapter: ThreadsAdapter, first: CallCompleted, metadata: dict[str, str]
+) -> None:
+    emulator.script = plays(Say("par"), Cut(), Pause(asyncio.Event()))
+    await cut(adapter, follows(first, said("two")))
+    emulator.runs[-1].body["metadata"] = metadata
+    await locked(adapter, follows(first, said("two")))
+    assert emulator.runs[-1].body["status"] == "in_progress"
 
 
 async def test_outcomes_that_did_not_arrive_are_still_waited_for(
@@ -255,16 +336,16 @@ async def test_outcomes_that_arrived_are_found_with_the_answer_to_them(
     assert words(await adapter.tail(follows(waiting, output, said("two")))) == (1, "Cold.")
 
 
-async def test_outcomes_of_a_run_that_works_have_to_be_waited_for(
+async def test_a_run_that_works_on_outcomes_to_which_nobody_listens_is_ended(
     emulator: AssistantsServer, adapter: ThreadsAdapter
 ) -> None:
     emulator.script = in_rounds([*OSLO], [Say("So "), Cut(), Pause(asyncio.Event())])
     waiting = completed(await collect(adapter, request("Hi")))
     output = OutputItem("call_1", "3 C")
     await cut(adapter, follows(waiting, output))
-    with pytest.raises(AdapterError) as caught:
-        await adapter.tail(follows(waiting, output))
-    assert caught.value.kind is ErrorClass.LOCKED
+    await locked(adapter, follows(waiting, output))
+    assert emulator.runs[-1].body["status"] == "cancelled"
+    assert await adapter.tail(follows(waiting, output, said("next"))) == Tail(1)
 
 
 async def test_outcomes_for_a_run_that_has_expired_are_of_no_use_any_more(

@@ -156,7 +156,7 @@ async def test_a_call_that_only_its_own_client_can_answer_fails(service: Service
     service.emulator.script = plays(Raw(b"event: thread.run.requires_action\ndata: " + run + b"\n\n"))
     error = await service.fails(said("Hi"))
     assert (error.kind, error.detail) == (
-        ErrorClass.BACKEND_FAILED,
+        ErrorClass.CONTRACT_BROKEN,
         "the run waits for a call of the type 'computer', which no caller can answer",
     )
 

@@ -29,7 +29,7 @@ from tests.emulators.scripts import (
     rate_limited,
 )
 from tests.running import AT_ONCE, StartLocal, child_gateways, start_local
-from tests.support.core import until
+from tests.support.core import query, until
 
 __all__ = ["start_local"]
 
@@ -113,6 +113,50 @@ async def test_a_stream_that_breaks_off_is_made_whole_from_what_the_run_has_left
     assert (why(task), text_of(task), streamed_text(frames)) == (COMPLETED, "one two", "one two")
     assert why(after) == COMPLETED
     assert len(emulator.runs) == turn + 1
+
+
+async def test_look_ups_that_fail_after_a_cut_are_made_again(start_local: StartLocal) -> None:
+    script = Stalling(Cut())
+    script.rest.set()
+    emulator = server(script)
+    emulator.failing_look_ups = {"run": 500, "steps": 503, "messages": None}
+    async with talking(emulator, start_local) as caller:
+        task = await caller.send("slow")
+    assert (why(task), text_of(task), emulator.failing_look_ups) == (COMPLETED, "one two", {})
+
+
+@TURNS
+async def test_a_task_that_is_cancelled_before_its_run_has_a_name_ends_the_run_with_the_next_message(
+    start_local: StartLocal, turn: int
+) -> None:
+    emulator = server(Stalling())
+    async with talking(emulator, start_local) as caller:
+        context = await context_of(caller, turn)
+        emulator.silent_replies = 1
+        async with caller.stream("slow", context) as stream:
+            await until(lambda: len(emulator.runs) == turn)
+            [begun] = await stream.read(1)
+            task = await caller.call("CancelTask", id=begun.event["task"]["id"])
+            await stream.rest()
+        after = await caller.send("next", task["contextId"])
+    assert task["status"]["state"] == CANCELED
+    assert (why(after), statuses(emulator)[turn - 1]) == (COMPLETED, "cancelled")
+    assert sent(emulator)[turn - 1 :] == [["slow"], ["next"]]
+
+
+@TURNS
+async def test_a_run_whose_name_did_not_come_in_time_is_ended_with_the_next_message(
+    start_local: StartLocal, turn: int
+) -> None:
+    emulator = server(Stalling())
+    more = "timeouts: {first_byte: 1s}"
+    async with talking(emulator, start_local, more=more) as caller:
+        context = await context_of(caller, turn)
+        emulator.silent_replies = 1
+        late = await caller.send("slow", context)
+        after = await caller.send("next", late["contextId"])
+    assert why(late) == failed(ErrorClass.TIMED_OUT)
+    assert (why(after), statuses(emulator)[turn - 1]) == (COMPLETED, "cancelled")
 
 
 @TURNS
@@ -223,6 +267,34 @@ async def test_a_message_whose_reply_was_lost_is_found_in_the_thread_and_not_sai
     assert sent(emulator) == [["one"], ["slow"], ["three"]]
 
 
+NAMES = "SELECT run FROM service_call WHERE run IS NOT NULL"
+
+
+async def test_a_task_that_is_cancelled_while_its_outcomes_are_not_answered_ends_its_run(
+    start_local: StartLocal, tmp_path: Path
+) -> None:
+    path = tmp_path / "gateway.db"
+    never = asyncio.Event()
+
+    def silent(conversation: Conversation) -> list[Step]:
+        if conversation.tool_outputs:
+            emulator.silent_replies = 1
+            return [Say("one "), Pause(never)]
+        return list(TWO_CALLS) if conversation.text == "How high?" else repeats(conversation)
+
+    emulator = server(silent)
+    async with talking(emulator, start_local) as caller:
+        async with caller.stream("How high?") as stream:
+            [begun] = await stream.read(1)
+            await until(lambda: any("tool_outputs" in body for body in emulator.asked))
+            await until(lambda: any("/" in run for (run,) in query(path, NAMES)))
+            task = await caller.call("CancelTask", id=begun.event["task"]["id"])
+            await stream.rest()
+        assert statuses(emulator) == ["cancelled"]
+        after = await caller.send("next", task["contextId"])
+    assert (task["status"]["state"], why(after)) == (CANCELED, COMPLETED)
+
+
 # --- tools ------------------------------------------------------------------------------------------------------------
 
 TWO_CALLS = [Call("height", {"of": "Oslo"}, "call_1"), Call("height", {"of": "Rome"}, "call_2")]
@@ -269,6 +341,17 @@ async def test_outcomes_whose_reply_was_lost_are_not_brought_again(start_local: 
     assert (why(after), text_of(after)) == (COMPLETED, "How high? next")
     assert [len(body["tool_outputs"]) for body in emulator.asked if "tool_outputs" in body] == [2]
     assert sent(emulator) == [["How high?"], ["next"]]
+
+
+async def test_a_limit_on_outcomes_is_waited_for(start_local: StartLocal) -> None:
+    limits = iter([[rate_limited(None)]])
+    emulator = server(in_rounds(TWO_CALLS, [Say("So be it.")]))
+    plain = emulator.script
+    emulator.script = lambda conversation: next(limits, plain(conversation)) if conversation.tool_outputs else TWO_CALLS
+    async with talking(emulator, start_local) as caller:
+        task = await caller.send("How high?")
+    assert (why(task), text_of(task)) == (COMPLETED, "So be it.")
+    assert len([body for body in emulator.asked if "tool_outputs" in body]) == 2
 
 
 def asking(conversation: Conversation) -> list[Step]:
@@ -351,6 +434,53 @@ async def test_a_run_outlives_the_process_that_began_it(tmp_path: Path, stalling
     assert (why(task), text_of(task), streamed_text(rest)) == (COMPLETED, "one two", "two")
     assert why(after) == COMPLETED
     assert len(emulator.runs) == turn + 1
+
+
+@TURNS
+async def test_a_run_that_had_no_name_when_its_process_died_is_ended_with_the_next_message(
+    tmp_path: Path, stalling: Stalling, turn: int
+) -> None:
+    emulator = server(stalling)
+    async with serve(emulator.app) as url, child_gateways(agent(url), tmp_path) as start:
+        first = await start()
+        async with a2a_http(first.url) as http:
+            caller = A2A(http, "thread")
+            context = await context_of(caller, turn)
+            emulator.silent_replies = 1
+            async with caller.stream("slow", context) as stream:
+                await until(lambda: len(emulator.runs) == turn)
+                [begun] = await stream.read(1)
+                await first.kill()
+        second = await start()
+        async with a2a_http(second.url) as http:
+            after = await A2A(http, "thread").send("next", begun.event["task"]["contextId"])
+    assert (why(after), statuses(emulator)[turn - 1]) == (COMPLETED, "cancelled")
+
+
+async def test_a_run_whose_outcomes_were_not_answered_outlives_the_process_that_brought_them(tmp_path: Path) -> None:
+    rest = asyncio.Event()
+
+    def silent(conversation: Conversation) -> list[Step]:
+        if not conversation.tool_outputs:
+            return list(TWO_CALLS)
+        emulator.silent_replies = 1
+        return [Say("So "), Pause(rest), Say("be it.")]
+
+    emulator = server(silent)
+    async with serve(emulator.app) as url, child_gateways(agent(url), tmp_path) as start:
+        first = await start()
+        async with a2a_http(first.url) as http, A2A(http, "thread").stream("How high?") as stream:
+            [begun] = await stream.read(1)
+            await until(lambda: any("/" in run for (run,) in query(tmp_path / "gateway.db", NAMES)))
+            await first.kill()
+        rest.set()
+        second = await start()
+        async with a2a_http(second.url) as http:
+            caller = A2A(http, "thread")
+            async with caller.subscribe(begun.event["task"]["id"]) as following:
+                await following.rest()
+            task = await caller.get(begun.event["task"]["id"])
+    assert (why(task), text_of(task), len(emulator.runs)) == (COMPLETED, "So be it.", 1)
 
 
 async def test_a_question_outlives_the_process_that_asked_it(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ conformance: $(STAMP) ## run the official conformance kits and write docs/confor
 
 bench: $(STAMP) ## measure the gateway next to its peers and the floor, with the gates (needs a C compiler)
 	@BENCH_UV="$(if $(findstring /,$(UV)),$(abspath $(UV)),$(UV))" BENCH_PYTHON=$(abspath $(BIN))/python bench/setup.sh stack a2a fasta2a
-	@cd bench && $(abspath $(BIN))/python bench.py run --targets gateway,gateway-grpc,gateway-python,gateway-process,floor,floor-durable,a2a-sdk,a2a-sdk-grpc,a2a-sdk-tuned,a2a-sdk-sqlite,fasta2a-aio \
+	@cd bench && $(abspath $(BIN))/python bench.py run --targets gateway,gateway-grpc,gateway-python,gateway-process,gateway-a2a,gateway-langgraph,floor,floor-durable,a2a-sdk,a2a-sdk-grpc,a2a-sdk-tuned,a2a-sdk-sqlite,fasta2a-aio,a2a-proxy,a2a-proxy-tuned,langgraph-proxy,langgraph-proxy-tuned \
 	  --scenarios all --rounds $(ROUNDS) --out results/bench.json && $(abspath $(BIN))/python compare.py results/bench.json --gate gates.json
 
 soak: $(STAMP) ## look for growth under RATE=50 turns/s for MINUTES=30 (needs a C compiler)

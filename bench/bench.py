@@ -232,6 +232,16 @@ def stream_grpc(t, b, o):
     return measured([*generator, "--tenant", t.spec.get("tenant", ""), "--conns", str(o.conns), "--duration", str(o.duration)])
 
 
+def stream_a2a(t, b, o):
+    """`stream` in front of an A2A agent."""
+    return stream(t, b, o)
+
+
+def stream_langgraph(t, b, o):
+    """`stream` in front of a LangGraph Agent Server."""
+    return stream(t, b, o)
+
+
 def stream_one(t, b, o):
     """One stream at a time, 4 deltas: what a caller waits for who is alone."""
     return load(t, b, make_body("SendStreamingMessage", "n=4 gap=20000"), conns=1, duration=o.duration, ok=V1_OK)
@@ -393,6 +403,8 @@ SCENARIOS = {
     "stream": (stream, {"stream"}),
     "stream_0_3": (stream_0_3, {"stream", "0.3"}),
     "stream_grpc": (stream_grpc, {"grpc"}),
+    "stream_a2a": (stream_a2a, {"a2a"}),
+    "stream_langgraph": (stream_langgraph, {"langgraph"}),
     "stream_one": (stream_one, {"stream"}),
     "stream_open": (stream_open, {"stream"}),
     "stream_burst": (stream_burst, {"stream"}),

@@ -56,6 +56,10 @@ TARGETS = {
                         "env": {"BENCH_DB": "{db}", "A2A_GATEWAY__AGENTS__PYTHON__RUN_IN": "process"}, "about": "the same, in a process of its own"},  # fmt: skip
     "gateway-python-other": {"cmd": "{other}/.venv/bin/a2a-gateway serve -c {here}/python.yaml", "path": "/a2a/python", "env": {"BENCH_DB": "{db}"},
                              "caps": {"function"}, "about": "the function at the gateway of another checkout, $BENCH_OTHER"},  # fmt: skip
+    "gateway-a2a": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/adapters.yaml", "path": "/a2a/a2a", "env": {"BENCH_DB": "{db}"}, "caps": {"a2a"},
+                    "about": "in front of an A2A agent"},  # fmt: skip
+    "gateway-langgraph": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/adapters.yaml", "path": "/a2a/langgraph", "env": {"BENCH_DB": "{db}"},
+                          "caps": {"langgraph"}, "about": "in front of a LangGraph Agent Server"},  # fmt: skip
     # peers
     "a2a-sdk": {"cmd": uvicorn("a2a", "a2a_sdk_server"), "caps": ALL, "about": "a2a-sdk, InMemoryTaskStore"},
     "a2a-sdk-grpc": {"cmd": "{py:a2a} {here}/peers/a2a_sdk_grpc_server.py {port}", "caps": {"grpc"}, "about": "a2a-sdk's gRPC server"},
@@ -71,6 +75,12 @@ TARGETS = {
                     "about": "a2a-sdk, InMemoryTaskStore, executor on aiohttp instead of httpx"},  # fmt: skip
     "a2a-sdk-tuned": {"cmd": uvicorn("a2a", "a2a_sdk_server"), "caps": ALL, "about": "a2a-sdk-aio with its tracing switched off: its best",
                       "env": {"BENCH_CLIENT": "aiohttp", "OTEL_INSTRUMENTATION_A2A_SDK_ENABLED": "false"}},  # fmt: skip
+    "a2a-proxy": {"cmd": uvicorn("a2a", "a2a_proxy"), "caps": {"a2a"}, "about": "a2a-sdk's client behind a2a-sdk's server"},
+    "a2a-proxy-tuned": {"cmd": uvicorn("a2a", "a2a_proxy"), "caps": {"a2a"}, "env": {"OTEL_INSTRUMENTATION_A2A_SDK_ENABLED": "false"},
+                        "about": "the same with its tracing switched off"},  # fmt: skip
+    "langgraph-proxy": {"cmd": uvicorn("a2a", "langgraph_proxy"), "caps": {"langgraph"}, "about": "langgraph-sdk behind a2a-sdk's server"},
+    "langgraph-proxy-tuned": {"cmd": uvicorn("a2a", "langgraph_proxy"), "caps": {"langgraph"}, "env": {"OTEL_INSTRUMENTATION_A2A_SDK_ENABLED": "false"},
+                              "about": "the same with its tracing switched off"},  # fmt: skip
     "fasta2a": {"cmd": uvicorn("fasta2a", "fasta2a_server"), "caps": {"stream", "get", "context"}, "about": "fasta2a as shipped: one task at a time"},
     "fasta2a-256": {"cmd": uvicorn("fasta2a", "fasta2a_server"), "env": {"BENCH_WORKERS": "256"}, "caps": {"stream", "get", "subscribe", "context"},
                    "about": "fasta2a with 256 worker loops"},  # fmt: skip

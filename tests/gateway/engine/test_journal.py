@@ -129,15 +129,20 @@ async def test_a_noted_point_goes_alone_when_nothing_follows() -> None:
 async def test_who_noted_a_point_hears_once_when_it_is_stored(by: str) -> None:
     log, desk, _ = journal()
     heard: list[str] = []
-    log.note(NameCall("call", "r1"), lambda: heard.append("stored"))
-    log.add(b"a")
-    done = None if by == "a group" else await commit(log, with_row())
+
+    async def happens() -> None:
+        log.note(NameCall("call", "r1"), lambda: heard.append("stored"))
+        log.add(b"a")
+        if by == "a state change":
+            await log.commit(with_row())
+
+    happening = asyncio.get_running_loop().create_task(happens())
+    await tick()
     await tick()
     assert heard == []
     desk.answer()
     assert heard == ["stored"]
-    if done is not None:
-        await done
+    await soon(happening)
     log.add(b"b")
     await tick()
     desk.answer()

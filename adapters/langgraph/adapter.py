@@ -4,7 +4,7 @@ Law: a call has ended when the server says so of its run; of a call with two run
 """
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 
 from adapters.http.named_events import ServerEvent
@@ -83,7 +83,7 @@ class LangGraphAdapter:
             # The core resumes this generator when the id of the thread is stored.
             yield CallStarted(thread)
         call = _Call(thread, self._parser(turn), turn.then)
-        async with aclosing(self._run(call, self._service.begin_run(thread, turn.run))) as events:
+        async with aclosing(self._run(call, self._service.begin_run(thread, request.context_id, turn.run))) as events:
             async for event in events:
                 yield event
         async with aclosing(self._go_on(call, request)) as events:
@@ -127,6 +127,7 @@ class LangGraphAdapter:
             return Tail(0)
         thread = await self._service.thread(name)
         if thread.status == wire.BUSY:
+            await self._end_abandoned(name, request.context_id)
             raise self._failures.error(ErrorClass.LOCKED, f"thread {name!r} is at work")
         messages = thread.messages(self._key)
         held, added = held_items(request.items, messages, thread.open, stored.read(request.state))
@@ -187,7 +188,7 @@ class LangGraphAdapter:
         then = call.then
         if then and not call.parser.asks:
             call.then = ()
-            opening = self._service.begin_run(call.thread, turns.following(then, self._key))
+            opening = self._service.begin_run(call.thread, request.context_id, turns.following(then, self._key))
             async with aclosing(self._run(call, opening)) as events:
                 async for event in events:
                     yield event
@@ -202,7 +203,9 @@ class LangGraphAdapter:
         for index, run in enumerate(runs):
             parser.begin(run)
             call.runs = runs[: index + 1]
-            async with self._service.join_run(call.thread, run) as stream:
+            async with AsyncExitStack() as stack:
+                with self._failures.of_look_up():
+                    stream = await stack.enter_async_context(self._service.join_run(call.thread, run))
                 async for batch in stream:
                     for received in batch:
                         if parser.began or received.name in _READ_FIRST:
@@ -211,20 +214,29 @@ class LangGraphAdapter:
                 stream.answered = True
             await self._check_end(call)
             if not parser.began:
-                thread = await self._service.thread(call.thread)
-                added = await self._service.added(thread, call.thread, run, self._key)
+                with self._failures.of_look_up():
+                    thread = await self._service.thread(call.thread)
+                    added = await self._service.added(thread, call.thread, run, self._key)
                 for event in parser.add_whole(added, thread.open if run == runs[-1] else ()):
                     yield event
 
     async def _check_end(self, call: _Call) -> None:
         """Raises: AdapterError unless the run has ended, with an answer or a question."""
         run = call.runs[-1] if call.runs else ""
-        status = await self._service.status(call.thread, run) if run else None
+        with self._failures.of_look_up():
+            status = await self._service.status(call.thread, run) if run else None
         if status == wire.SUCCESS or (status == wire.INTERRUPTED and call.parser.asks):
             return
         if status in wire.RUNNING or not run:
             raise self._failures.error(ErrorClass.INTERRUPTED, "the stream ended before the run")
         raise self._failures.error(ErrorClass.BACKEND_FAILED, f"the run has ended: {status or 'it is gone'}")
+
+    async def _end_abandoned(self, thread: str, context: str) -> None:
+        """Ends runs of the context that have begun without its knowledge. A context makes one call at a time, so that nobody
+        listens to them; they would keep the thread for as long as they work."""
+        for run in await self._service.newest_runs(thread):
+            if run.works_for(context):
+                await self._service.interrupt(thread, run.run_id)
 
     async def _explained(self, error: AdapterError, thread: str) -> AdapterError:
         """The server has one error for a thread and for an assistant that it does not know."""
@@ -236,7 +248,8 @@ class LangGraphAdapter:
 
     async def _verify(self, name: str, request: ServiceRequest) -> None:
         """Raises: AdapterError when the thread does not hold what it was sent."""
-        thread = await self._service.thread(name)
+        with self._failures.of_look_up():
+            thread = await self._service.thread(name)
         held = {message.id for message in thread.messages(self._key)}
         sent = [message_id(item.message) for item in request.items if isinstance(item, UserItem)]
         if not held.issuperset(sent):

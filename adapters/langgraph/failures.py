@@ -5,6 +5,8 @@ Source: langgraph-api 0.16.7.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from adapters.http.failures import BackendError, Failures
 from adapters.langgraph.wire import RunError
@@ -13,6 +15,7 @@ from gateway.ports.adapter import AdapterError, ErrorClass
 _ASSISTANT = re.compile(r"(invalid|no such|unknown) assistant|assistant .*not found", re.IGNORECASE)
 _THREAD = re.compile(r"\bthread\b", re.IGNORECASE)
 _EITHER = re.compile(r"thread or assistant not found", re.IGNORECASE)
+_UNANSWERED = frozenset({ErrorClass.BACKEND_FAILED, ErrorClass.RATE_LIMITED})
 
 
 class LangGraphFailures(Failures):
@@ -23,6 +26,18 @@ class LangGraphFailures(Failures):
 
     def is_about(self, handle: str, error: BackendError) -> bool:
         return _THREAD.search(error.message) is not None
+
+    @contextmanager
+    def of_look_up(self) -> Iterator[None]:
+        """The block asks for a run: that the server cannot answer now says nothing of the run."""
+        try:
+            yield
+        except AdapterError as error:
+            if error.kind not in _UNANSWERED:
+                raise
+            raise self.error(
+                ErrorClass.INTERRUPTED, error.detail, retry_after=error.retry_after, backend_down=error.backend_down
+            ) from error
 
     def from_run(self, failed: RunError) -> AdapterError:
         """The error for the last event of a run that has failed."""

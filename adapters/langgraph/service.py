@@ -16,7 +16,7 @@ from adapters.http.named_events import ServerEvent
 from adapters.http.streams import AnswerStream
 from adapters.langgraph.failures import LangGraphFailures
 from adapters.langgraph.settings import LangGraphSettings
-from adapters.langgraph.wire import Assistant, Message, Run, State, Thread, messages_of
+from adapters.langgraph.wire import CONTEXT, Assistant, Message, Run, State, Thread, messages_of
 from gateway.a2a.model import Json
 from gateway.ports.adapter import AdapterError, ErrorClass
 
@@ -25,6 +25,7 @@ T = TypeVar("T")
 _LARGEST = 64 * 1024 * 1024
 _STATES = 1000
 """The server gives no more at once. A run makes a few for each of its steps."""
+_RUNS = 100
 _FROM_FIRST = {"Last-Event-ID": "-1"}
 
 
@@ -41,6 +42,7 @@ class LangGraphService:
         self._url = settings.url
         self._assistant = settings.assistant
         self._run_fields = settings.run_fields
+        self._metadata = settings.metadata
         self._thread_fields = settings.thread_fields
         self._expires = settings.thread_ttl is not None
 
@@ -58,8 +60,9 @@ class LangGraphService:
                 raise self._failures.error(ErrorClass.NOT_SERVED, "the server has no threads (HTTP 404)")
         raise self._failures.error(ErrorClass.CONTRACT_BROKEN, "a thread was made under another id")
 
-    def begin_run(self, thread: str, fields: Mapping[str, Json]) -> AnswerStream[ServerEvent]:
-        body = msgspec.json.encode({**self._run_fields, **fields})
+    def begin_run(self, thread: str, context: str, fields: Mapping[str, Json]) -> AnswerStream[ServerEvent]:
+        metadata = {**self._metadata, CONTEXT: context}
+        body = msgspec.json.encode({**self._run_fields, "metadata": metadata, **fields})
         return self._http.events(f"{self._thread(thread)}/runs/stream", body, handle=thread)
 
     def join_run(self, thread: str, run: str) -> AnswerStream[ServerEvent]:
@@ -68,8 +71,16 @@ class LangGraphService:
 
     async def status(self, thread: str, run: str) -> str | None:
         """The status of a run; None for one that is not there."""
-        found = await self._http.request_json("GET", self._run(thread, run), handle=thread)
-        return None if found is None else self._read(found, Run).status
+        found = await self._whole("GET", self._run(thread, run), thread, Run)
+        return None if found is None else found.status
+
+    async def newest_runs(self, thread: str) -> Sequence[Run]:
+        query = f"limit={_RUNS}&select=run_id&select=status&select=metadata"
+        return await self._whole("GET", f"{self._thread(thread)}/runs?{query}", thread, list[Run]) or []
+
+    async def interrupt(self, thread: str, run: str) -> None:
+        """Asks a run to end; it does so a moment later."""
+        await self._http.request_json("POST", f"{self._run(thread, run)}/cancel?action=interrupt", handle=thread)
 
     async def cancel(self, thread: str, run: str) -> bool:
         """Whether the run was at work, and has ended now."""

@@ -79,11 +79,11 @@ class LangGraphSettings(ConnectionSettings):
 
     @property
     def run_fields(self) -> dict[str, Json]:
-        """The fields of every run. A run goes on when nobody listens, and its events can be read again from the first on."""
+        """The fields of every run, but its metadata. A run goes on when nobody listens, and its events can be read again from
+        the first on."""
         optional = {
             "config": self.config or None,
             "context": self.context,
-            "metadata": self.metadata or None,
             "durability": self.durability,
         }
         return {

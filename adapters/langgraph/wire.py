@@ -22,6 +22,8 @@ INTERRUPTS = "__interrupt__"
 RUNNING = frozenset({"pending", "running"})
 SUCCESS = "success"
 INTERRUPTED = "interrupted"
+CONTEXT = "a2a_gateway_context"
+"""A name in the metadata of a run: the context whose message has begun it."""
 BUSY = "busy"
 IDLE = "idle"
 
@@ -109,6 +111,13 @@ class Assistant(msgspec.Struct, frozen=True):
 
 class Run(msgspec.Struct, frozen=True):
     status: str
+    run_id: str = ""
+    metadata: Json = None
+
+    def works_for(self, context: str) -> bool:
+        """Whether it has not ended, and a message of this context of the gateway has begun it."""
+        marks = self.metadata if isinstance(self.metadata, dict) else {}
+        return self.status in RUNNING and marks.get(CONTEXT) == context
 
 
 class Thread(msgspec.Struct, frozen=True):

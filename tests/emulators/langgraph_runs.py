@@ -19,9 +19,10 @@ from tests.emulators.server import Frame
 class Run:
     """A run and its events so far. A Cut ends the streams of that moment, and no later one."""
 
-    def __init__(self, thread: str) -> None:
+    def __init__(self, thread: str, metadata: Json) -> None:
         self.id = str(uuid4())
         self.thread = thread
+        self.metadata = metadata
         self.status = "running"
         self.ended = asyncio.Event()
         self.left = asyncio.Event()

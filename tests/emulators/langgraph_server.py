@@ -5,8 +5,8 @@ Law: a thread takes one run at a time, and a run goes on when its listener leave
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import aclosing, closing
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from gateway.testing.serving import DROP
 from tests.emulators.langgraph_runs import Run, RunReply, ai_message, tool_message
 from tests.emulators.scripts import Conversation, Json, Script, greeting
 from tests.emulators.server import Emulator, EventStream, Frame, Refused, Validator, play
@@ -83,6 +84,11 @@ class LangGraphServer(Emulator):
         self.graph = graph
         self.left = asyncio.Event()
         """A listener has left a run that was at work."""
+        self.faults: dict[str, int] = {}
+        """Method and route -> the HTTP status of the next answer there; 0 for a connection that is cut instead."""
+        self.named = asyncio.Event()
+        """The answers to requests for runs begin: a run that has begun is told its name."""
+        self.named.set()
         super().__init__(script, api_key=api_key, validator=validator)
 
     @property
@@ -104,6 +110,7 @@ class LangGraphServer(Emulator):
             self.route("POST", f"{thread}/history", self._list_history),
             self.route("GET", f"{thread}/state/{{checkpoint}}", self._get_state),
             self.route("POST", f"{thread}/runs/stream", self._begin_run),
+            self.route("GET", f"{thread}/runs", self._list_runs),
             self.route("GET", run, self._get_run),
             self.route("GET", f"{run}/stream", self._join_run),
             self.route("POST", f"{run}/cancel", self._cancel_run),
@@ -114,6 +121,11 @@ class LangGraphServer(Emulator):
             try:
                 if self._api_key is not None and request.headers.get("x-api-key") != self._api_key:
                     raise _refused(403, f"Invalid API key: {request.headers.get('x-api-key')}")
+                fault = self.faults.pop(f"{method} {path}", None)
+                if fault:
+                    raise _refused(fault, "Not now.")
+                if fault is not None:
+                    return BrokenAnswer(media_type=request.headers["accept"])
                 return await answer(request)
             except Refused as error:
                 return error.response
@@ -193,7 +205,7 @@ class LangGraphServer(Emulator):
         thread = self._thread_for_run(request, body)
         if thread.status == "busy":
             raise _refused(409, _BUSY)
-        run, before = Run(thread.id), thread.status
+        run, before = Run(thread.id, body.get("metadata", {})), thread.status
         thread.status, thread.runs[run.id] = "busy", run
         thread.enter(run.id)
         gated, decisions = self._take(thread, run, body)
@@ -212,7 +224,8 @@ class LangGraphServer(Emulator):
             thread.add(messages, run.id)
 
         reply = RunReply(run, gated, commit)
-        return RunAnswer(run, reply, play(reply, steps, goes_on=True), lambda: self._settle(thread, reply), self.left)
+        frames = play(reply, steps, goes_on=True)
+        return RunAnswer(run, reply, frames, lambda: self._settle(thread, reply), self.left, self.named)
 
     def _thread_for_run(self, request: Request, body: Json) -> Thread:
         name, assistant = request.path_params["thread"], body["assistant_id"]
@@ -253,9 +266,13 @@ class LangGraphServer(Emulator):
         run = self._run(request)
         if run is None:
             raise _refused(404, "Not Found")
-        return JSONResponse(
-            {"run_id": run.id, "thread_id": run.thread, "assistant_id": ASSISTANT, "status": run.status}
-        )
+        return JSONResponse(_described(run))
+
+    async def _list_runs(self, request: Request) -> Response:
+        """The newest first."""
+        fields, limit = request.query_params.getlist("select"), int(request.query_params.get("limit", 10))
+        listed = [_described(run) for run in reversed(self._thread(request).runs.values())]
+        return JSONResponse([{name: run[name] for name in fields or run} for run in listed[:limit]])
 
     async def _join_run(self, request: Request) -> Response:
         run = self._run(request)
@@ -280,11 +297,28 @@ class LangGraphServer(Emulator):
         return None if thread is None else thread.runs.get(request.path_params["run"])
 
 
+class BrokenAnswer(Response):
+    """An answer whose connection is closed after its first byte."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {"content-length": "100", "content-type": self.media_type or ""}
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": raw})
+        await send({"type": "http.response.body", "body": b"{", "more_body": True})
+        scope["state"][DROP]()
+
+
 class RunAnswer(Response):
     """The answer to the request that has begun the run. The run continues when the client leaves."""
 
     def __init__(
-        self, run: Run, reply: RunReply, frames: AsyncGenerator[Frame], settle: Callable[[], None], left: asyncio.Event
+        self,
+        run: Run,
+        reply: RunReply,
+        frames: AsyncGenerator[Frame],
+        settle: Callable[[], None],
+        left: asyncio.Event,
+        named: asyncio.Event,
     ) -> None:
         super().__init__()
         self._run = run
@@ -292,6 +326,7 @@ class RunAnswer(Response):
         self._frames = frames
         self._settle = settle
         self._left = left
+        self._named = named
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = EventStream(self._run.listen(0, live=True))
@@ -300,7 +335,7 @@ class RunAnswer(Response):
         answer.headers["Location"] = f"{place}/stream"
         async with asyncio.TaskGroup() as group:
             group.create_task(self._run.play(self._settled()))
-            group.create_task(answer(scope, receive, send))
+            group.create_task(self._answer(answer(scope, receive, send)))
             notice = group.create_task(self._notice())
             await self._run.ended.wait()
             notice.cancel()
@@ -314,9 +349,19 @@ class RunAnswer(Response):
             await self._run.work_unheard()
         self._settle()
 
+    async def _answer(self, answering: Coroutine[Any, Any, None]) -> None:
+        with closing(answering):
+            await self._named.wait()
+            await answering
+
     async def _notice(self) -> None:
         await self._run.left.wait()
         self._left.set()
+
+
+def _described(run: Run) -> Json:
+    described = {"run_id": run.id, "thread_id": run.thread, "assistant_id": ASSISTANT, "status": run.status}
+    return described | {"metadata": run.metadata | {"assistant_id": ASSISTANT}}
 
 
 def _results(thread: Thread, value: Mapping[str, Any], decisions: list[Json]) -> list[Json]:

@@ -264,6 +264,23 @@ async def test_a_cancelled_run_frees_its_thread(agent: LangGraphAdapter, turn: i
     assert text(await collect(agent, request("three", handle=call.handle))) == f"echo three of {2 * turn}"
 
 
+async def test_a_run_whose_name_is_lost_is_ended_for_the_next_message_of_its_context_only(
+    agent: LangGraphAdapter, langgraph_peer: Peer
+) -> None:
+    asked = request("slow two")
+    call = names_of(await begun(agent, asked))
+    for context in ("another", asked.context_id):
+        assert (await agent.fetch(call)).fate is Fate.RUNNING
+        with pytest.raises(AdapterError) as caught:
+            await agent.tail(request("slow two", handle=call.handle, context_id=context))
+        assert caught.value.kind is ErrorClass.LOCKED
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        await client.get(f"{langgraph_peer.url}/threads/{call.handle}/runs/{call.run}/join")
+    assert (await agent.fetch(call)).fate is Fate.FAILED
+    assert await agent.tail(request("slow two", handle=call.handle)) == Tail(1)
+    assert text(await collect(agent, request("three", handle=call.handle))) == "echo three of 2"
+
+
 async def test_the_thread_tells_what_became_of_a_call_without_a_name(agent: LangGraphAdapter) -> None:
     first = completed(await collect(agent, request("one")))
     asked = request("weather Oslo", handle=first.handle, state=first.state)

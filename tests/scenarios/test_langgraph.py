@@ -258,6 +258,38 @@ async def test_a_cancelled_task_ends_its_run(talk: Talk, turn: int) -> None:
     assert (before, part.rpartition("\n")[2], after) == ("two", "Hel", "three")
 
 
+@TURNS
+@pytest.mark.parametrize("status", [500, 503, 429, 0])
+@pytest.mark.parametrize("look_up", ["/runs/{run}/stream", "/runs/{run}"])
+async def test_a_server_that_fails_once_to_look_a_run_up_does_not_fail_the_turn(
+    talk: Talk, turn: int, look_up: str, status: int
+) -> None:
+    await talk.before(turn)
+    talk.plays(Say("Hel"), Cut(), Say("lo"))
+    talk.server.faults[f"GET /threads/{{thread}}{look_up}"] = status
+    task = await talk.say("two")
+    assert (task.status.state, answer(task)) == (TaskState.COMPLETED, "Hello")
+    assert talk.server.faults == {}
+
+
+@TURNS
+async def test_a_run_that_is_cancelled_before_its_name_is_known_does_not_lock_the_context(
+    talk: Talk, turn: int
+) -> None:
+    await talk.before(turn)
+    talk.plays(Pause(asyncio.Event()))
+    talk.server.named.clear()
+    task = await talk.say("two", at_once=True)
+    await until(lambda: len(talk.server.runs) == turn)
+    await talk.core.cancel(task.id)
+    await soon(talk.core.runner.idle())
+    assert talk.server.runs[-1].status == "running"
+    talk.server.named.set()
+    talk.repeats()
+    assert answer(await talk.say("three")) == "You said three."
+    assert talk.server.runs[turn - 1].status == "interrupted"
+
+
 # --- tools
 
 

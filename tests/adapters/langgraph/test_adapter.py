@@ -25,6 +25,7 @@ from gateway.ports.conversation import OutputItem, UserItem
 from gateway.testing.adapter_scripts import collect, completed, message, of_type, only, request, text
 from gateway.testing.serving import serve
 from tests.adapters.emulator_support import KEY, plays
+from tests.emulators.langgraph_runs import Run
 from tests.emulators.langgraph_server import ASSISTANT, LangGraphServer
 from tests.emulators.scripts import (
     Ask,
@@ -40,6 +41,7 @@ from tests.emulators.scripts import (
     Step,
 )
 from tests.garbage import left_behind
+from tests.support.core import until
 
 Build = Callable[..., LangGraphAdapter]
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
@@ -100,6 +102,7 @@ async def test_a_run_can_be_listened_to_again_and_refuses_to_share_its_thread(
     assert [(each["role"], each["content"]) for each in given["messages"]] == [("user", "hi")]
     assert body == {
         "assistant_id": "agent",
+        "metadata": {"a2a_gateway_context": "context-1"},
         "stream_mode": ["messages-tuple", "updates", "custom"],
         "stream_subgraphs": False,
         "stream_resumable": True,
@@ -124,7 +127,7 @@ async def test_settings_go_with_every_thread_and_every_run(server: LangGraphServ
     assert (made["metadata"], made["ttl"]) == ({"team": "a"}, {"strategy": "delete", "ttl": 120})
     assert {name: body[name] for name in ("config", "metadata", "durability", "stream_subgraphs")} == {
         "config": {"recursion_limit": 9, "configurable": {"tone": "dry"}},
-        "metadata": {"team": "a"},
+        "metadata": {"team": "a", "a2a_gateway_context": "context-1"},
         "durability": "sync",
         "stream_subgraphs": True,
     }
@@ -351,6 +354,98 @@ async def test_a_call_without_a_run_is_neither_cancelled_nor_found(adapter: Lang
     with pytest.raises(AdapterError) as caught:
         await adapter.fetch(Ongoing(handle))
     assert caught.value.kind is ErrorClass.BACKEND_FAILED
+
+
+LOOK_UPS = [
+    f"GET /threads/{{thread}}{rest}" if rest != "/history" else "POST /threads/{thread}/history"
+    for rest in ("/runs/{run}/stream", "/runs/{run}", "", "/history")
+]
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+@pytest.mark.parametrize("look_up", LOOK_UPS)
+async def test_a_server_that_fails_to_look_a_run_up_says_nothing_of_the_run(
+    server: LangGraphServer, adapter: LangGraphAdapter, look_up: str, status: int
+) -> None:
+    events = await collect(adapter, request("hi"))
+    server.runs[-1].forget_events()
+    server.faults[look_up] = status
+    with pytest.raises(AdapterError) as caught:
+        await listened(adapter.resume(request("hi"), names(events)))
+    assert (caught.value.kind, server.faults) == (ErrorClass.INTERRUPTED, {})
+    assert text(await listened(adapter.resume(request("hi"), names(events)))) == "Hello."
+
+
+@pytest.mark.parametrize("look_up", LOOK_UPS)
+async def test_a_look_at_a_run_that_is_cut_may_be_repeated(
+    server: LangGraphServer, adapter: LangGraphAdapter, look_up: str
+) -> None:
+    events = await collect(adapter, request("hi"))
+    server.runs[-1].forget_events()
+    server.faults[look_up] = 0
+    with pytest.raises(AdapterError) as caught:
+        await listened(adapter.resume(request("hi"), names(events)))
+    assert caught.value.kind in {ErrorClass.INTERRUPTED, ErrorClass.UNREACHABLE}
+
+
+async def test_an_end_that_cannot_be_looked_up_leaves_the_call_of_unknown_end(
+    server: LangGraphServer, adapter: LangGraphAdapter
+) -> None:
+    server.faults["GET /threads/{thread}/runs/{run}"] = 500
+    events, failed = await until_failed(adapter, request("hi"))
+    assert (text(events), failed.kind) == ("Hello.", ErrorClass.INTERRUPTED)
+
+
+async def test_a_run_that_is_looked_up_without_a_key_is_refused(
+    server: LangGraphServer, adapter: LangGraphAdapter
+) -> None:
+    events = await collect(adapter, request("hi"))
+    server.faults["GET /threads/{thread}/runs/{run}/stream"] = 401
+    with pytest.raises(AdapterError) as caught:
+        await listened(adapter.resume(request("hi"), names(events)))
+    assert caught.value.kind is ErrorClass.UNAUTHORISED
+
+
+# --- runs without a name
+
+
+async def until_unnamed(server: LangGraphServer, adapter: LangGraphAdapter, asked: ServiceRequest) -> Run:
+    """The run of a call that was left before the server has named the run."""
+    server.script, known = plays(Pause(asyncio.Event())), len(server.runs)
+    server.named.clear()
+    async with asyncio.TaskGroup() as group:
+        call = group.create_task(collect(adapter, asked))
+        await until(lambda: len(server.runs) > known)
+        call.cancel()
+    return server.runs[-1]
+
+
+async def test_a_run_of_the_context_that_nobody_has_named_is_ended_by_the_next_message(
+    server: LangGraphServer, adapter: LangGraphAdapter
+) -> None:
+    first = completed(await collect(adapter, request("one")))
+    asked = request("two", handle=first.handle, state=first.state)
+    run = await until_unnamed(server, adapter, asked)
+    with pytest.raises(AdapterError) as caught:
+        await adapter.tail(asked)
+    assert caught.value.kind is ErrorClass.LOCKED
+    await run.ended.wait()
+    assert run.status == "interrupted"
+    assert await adapter.tail(asked) == Tail(1)
+
+
+async def test_a_run_of_another_context_or_of_another_client_is_left_alone(
+    server: LangGraphServer, adapter: LangGraphAdapter
+) -> None:
+    first = completed(await collect(adapter, request("one")))
+    asked = request("two", handle=first.handle, state=first.state)
+    run = await until_unnamed(server, adapter, asked)
+    for metadata in ({"a2a_gateway_context": "context-2"}, {}):
+        run.metadata = metadata
+        with pytest.raises(AdapterError) as caught:
+            await adapter.tail(asked)
+        assert (caught.value.kind, run.status) == (ErrorClass.LOCKED, "running")
+    run.stop()
 
 
 # --- how much a thread holds

@@ -174,7 +174,7 @@ async def test_all_values_come_through_as_from_a_thread(gateway: Child) -> None:
         assert first["status"]["message"]["parts"] == [{"text": "more? 1 0 everything é"}]
         assert text_of(first).replace("x" * 300_000, "") == "one"
         again = await agent.send("everything", first["contextId"], taskId=first["id"])
-        assert again["status"]["message"]["parts"] == [{"text": "more? 2 2 everything"}]
+        assert again["status"]["message"]["parts"] == [{"text": "more? 2 3 everything"}]
 
 
 async def test_what_a_process_prints_and_logs_is_in_the_log_with_its_agent(gateway: Child) -> None:

@@ -82,8 +82,8 @@ card = AgentCard(
     version="1",
     url=f"http://127.0.0.1:{PORT}/",
     capabilities=AgentCapabilities(streaming="whole" not in sys.argv),
-    default_input_modes=["text/plain"],
-    default_output_modes=["text/plain"],
+    default_input_modes=["text/plain", "*/*"],
+    default_output_modes=["text/plain", "*/*"],
     skills=[AgentSkill(id="remember", name="Remember", description="Says what it was told.", tags=["memory"])],
 )
 handler = DefaultRequestHandler(agent_executor=Agent(), task_store=InMemoryTaskStore())

@@ -1,15 +1,14 @@
 """Settings of an agent of type `a2a`. Law: credentials go to the host of `url`, or to that of `endpoint`, and to no other."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
-from adapters.http.credentials.settings import Auth
+from adapters.http.credentials.settings import Auth, CredentialSettings
 from adapters.http.credentials.signing import headers_of
 from adapters.http.settings import ApiKey, Timeouts
-from gateway.config.connections import ConnectionSettings, plain_headers
 from gateway.config.settings import Text, TimeLimit, WebUrl
 
 Version = Literal["1.0", "0.3"]
@@ -32,7 +31,7 @@ def _agent_url(value: str) -> str:
 AgentUrl = Annotated[WebUrl, AfterValidator(_agent_url)]
 
 
-class A2ASettings(ConnectionSettings):
+class A2ASettings(CredentialSettings):
     """An agent of type `a2a`."""
 
     url: AgentUrl = Field(description="Address of the agent or of its card, which says where and how it is spoken to.")
@@ -58,35 +57,11 @@ class A2ASettings(ConnectionSettings):
     timeouts: Timeouts = Field(Timeouts(), description="How long the agent may be silent.")
 
     @property
-    def key(self) -> str:
-        return self.api_key.get_secret_value() if self.api_key else ""
-
-    @model_validator(mode="after")
-    def _one_credential(self) -> Self:
-        if self.api_key is not None and self.auth is not None:
-            raise ValueError("'api_key' and 'auth' exclude each other")
-        return self
-
-    @property
     def own_headers(self) -> dict[str, str]:
         """The credentials that are the same for every request."""
         return {"Authorization": f"Bearer {self.key}"} if self.key else headers_of(self.auth)
 
     @property
     def account(self) -> Hashable:
-        """What tells agents of one address apart: who asks, and how else they reach it."""
-        return (
-            self.api_key,
-            self.auth,
-            tuple(sorted(plain_headers(self.headers).items())),
-            self.ca,
-            self.proxy,
-            self.tenant,
-        )
-
-    def secrets(self) -> Iterator[str]:
-        """Texts that no error may quote."""
-        yield self.key
-        if self.auth is not None:
-            yield from self.auth.secrets()
-        yield from self.connection_secrets()
+        """As of any service; an agent has several tenants."""
+        return super().account, self.tenant

@@ -2,16 +2,15 @@
 read.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, SecretStr, field_validator, model_validator
 
-from adapters.http.credentials.settings import Auth
+from adapters.http.credentials.settings import Auth, CredentialSettings
 from adapters.http.credentials.signing import headers_of
 from adapters.http.settings import ApiKey, BaseUrl, Timeouts
 from gateway.config.agents import HistoryConfig
-from gateway.config.connections import ConnectionSettings, plain_headers
 from gateway.config.settings import Count, Settings, TextOrFile, WebUrl
 
 _MCP_BETA = "mcp-client-2025-11-20"
@@ -69,7 +68,7 @@ class McpServer(Settings):
     authorization_token: SecretStr | None = Field(None, description="Sent to it as a bearer token.")
 
 
-class AnthropicSettings(ConnectionSettings):
+class AnthropicSettings(CredentialSettings):
     """An agent of type `anthropic`."""
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
@@ -122,8 +121,6 @@ class AnthropicSettings(ConnectionSettings):
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
-        if self.api_key is not None and self.auth is not None:
-            raise ValueError("'api_key' and 'auth' exclude each other: a request has one credential")
         budget = self.thinking.budget_tokens if self.thinking else None
         interleaved = any(beta.startswith(_INTERLEAVED) for beta in self.betas)
         if budget is not None and budget >= self.max_tokens and not interleaved:
@@ -138,13 +135,6 @@ class AnthropicSettings(ConnectionSettings):
         return self
 
     @property
-    def account(self) -> Hashable:
-        """What tells agents of one address apart: the key, and how else they reach the service."""
-        more = tuple(sorted(plain_headers(self.headers).items())), self.ca, self.proxy
-        key = self.api_key if self.auth is None else self.auth
-        return key if more == ((), None, None) else (key, *more)
-
-    @property
     def repeatable(self) -> bool:
         """Whether a request of unknown outcome may be sent again: a tool that the service ran for it would run twice."""
         if self.repeat_unknown is not None:
@@ -157,7 +147,7 @@ class AnthropicSettings(ConnectionSettings):
         chosen = any(beta.startswith(_MCP_BETAS) for beta in self.betas)
         betas = [*self.betas, *([_MCP_BETA] if self.mcp_servers and not chosen else ())]
         given = {
-            "x-api-key": self.api_key.get_secret_value() if self.api_key else "",
+            "x-api-key": self.key,
             "anthropic-version": self.api_version,
             "anthropic-beta": ",".join(betas),
         }

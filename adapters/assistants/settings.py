@@ -1,15 +1,13 @@
 """Settings of the agents of this family. Law: an assistant is set up at the service, and an agent only adds to it."""
 
-from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from adapters.http.credentials.settings import Auth
+from adapters.http.credentials.settings import Auth, CredentialSettings
 from adapters.http.settings import ApiKey, BaseUrl, Timeouts
 from gateway.a2a.model import Json
-from gateway.config.connections import ConnectionSettings, plain_headers
 from gateway.config.settings import Text, TextOrFile
 
 _DECIDED = frozenset({"assistant_id", "stream", "additional_messages", "additional_instructions", "metadata", "tools"})
@@ -26,7 +24,7 @@ class Place:
     headers: dict[str, str]
 
 
-class ThreadSettings(ConnectionSettings):
+class ThreadSettings(CredentialSettings):
     api_key: ApiKey | None = Field(
         None, description="Key of the resource, sent as `api-key`; without an `api_version` as a bearer token."
     )
@@ -41,8 +39,6 @@ class ThreadSettings(ConnectionSettings):
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
-        if self.api_key is not None and self.auth is not None:
-            raise ValueError("'api_key' and 'auth' exclude each other: a request has one credential")
         for name in sorted(_DECIDED & self.extra_body.keys()):
             raise ValueError(f"extra_body must not set {name!r}: the gateway decides it, or it has a setting")
         return self
@@ -52,31 +48,15 @@ class ThreadSettings(ConnectionSettings):
         raise NotImplementedError
 
     @property
-    def account(self) -> Hashable:
-        """What tells agents of one address apart: the credentials, and how else they reach the service."""
-        return self.api_key, self.auth, tuple(sorted(plain_headers(self.headers).items())), self.ca, self.proxy
-
-    @property
     def fields(self) -> dict[str, Json]:
         """The fields of every run."""
         told = {"additional_instructions": self.additional_instructions} if self.additional_instructions else {}
         return {"assistant_id": self.place.assistant, "stream": True, **told, **self.extra_body}
 
-    def secrets(self) -> Iterator[str]:
-        """Texts that no error may quote."""
-        yield self._key
-        if self.auth is not None:
-            yield from self.auth.secrets()
-        yield from self.connection_secrets()
-
-    @property
-    def _key(self) -> str:
-        return self.api_key.get_secret_value() if self.api_key else ""
-
     def _key_headers(self, version: str) -> dict[str, str]:
-        if not self._key:
+        if not self.key:
             return {}
-        return {"api-key": self._key} if version else {"Authorization": f"Bearer {self._key}"}
+        return {"api-key": self.key} if version else {"Authorization": f"Bearer {self.key}"}
 
 
 class AssistantsSettings(ThreadSettings):

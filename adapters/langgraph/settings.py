@@ -1,20 +1,18 @@
 """Settings of an agent of type `langgraph`. Law: what the gateway decides for each run cannot be set."""
 
-from collections.abc import Hashable, Iterator
 from typing import Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from adapters.http.credentials.settings import Auth
+from adapters.http.credentials.settings import Auth, CredentialSettings
 from adapters.http.settings import ApiKey, BaseUrl, Timeouts
 from gateway.a2a.model import Json
-from gateway.config.connections import ConnectionSettings, plain_headers
 from gateway.config.settings import Text, TimeLimit
 
 _DECIDED = ("thread_id", "run_id", "checkpoint_id", "checkpoint_ns")
 
 
-class LangGraphSettings(ConnectionSettings):
+class LangGraphSettings(CredentialSettings):
     """An agent of type `langgraph`."""
 
     url: BaseUrl = Field(description="Where the Agent Server is, such as http://localhost:2024.")
@@ -47,8 +45,6 @@ class LangGraphSettings(ConnectionSettings):
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
-        if self.api_key is not None and self.auth is not None:
-            raise ValueError("'api_key' and 'auth' exclude each other: a request has one credential")
         configurable = self.config.get("configurable", {})
         if not isinstance(configurable, dict):
             raise ValueError("config.configurable must be a mapping")
@@ -58,24 +54,6 @@ class LangGraphSettings(ConnectionSettings):
             if name in configurable:
                 raise ValueError(f"config.configurable must not set {name!r}: the gateway decides it")
         return self
-
-    @property
-    def key(self) -> str:
-        return self.api_key.get_secret_value() if self.api_key else ""
-
-    @property
-    def account(self) -> Hashable:
-        """What tells agents of one address apart: the key, and how else they reach the server."""
-        more = tuple(sorted(plain_headers(self.headers).items())), self.ca, self.proxy
-        credential = self.api_key if self.auth is None else self.auth
-        return credential if more == ((), None, None) else (credential, *more)
-
-    def secrets(self) -> Iterator[str]:
-        """Texts that no error may quote."""
-        yield self.key
-        if self.auth is not None:
-            yield from self.auth.secrets()
-        yield from self.connection_secrets()
 
     @property
     def run_fields(self) -> dict[str, Json]:

@@ -2,21 +2,19 @@
 a probe stores nothing at the server, and reads only the beginning of an answer.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import msgspec
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue
 
 from adapters.http.client import HttpClient
-from adapters.http.credentials.settings import Auth
+from adapters.http.credentials.settings import CredentialSettings
 from adapters.http.credentials.signing import AnyAuth, headers_of, signing_of
-from adapters.http.settings import ApiKey, BaseUrl, Timeouts
+from adapters.http.settings import BaseUrl, Timeouts
 from adapters.openai.encoding import ToolOffer
 from adapters.openai.failures import OpenAIFailures
 from gateway.a2a.model import Json
-from gateway.config.connections import ConnectionSettings, plain_headers
 from gateway.config.settings import TextOrFile
 from gateway.foundation.route import Route
 from gateway.ports.adapter import AdapterError, AdapterEvent, CallStarted, ErrorClass
@@ -47,12 +45,8 @@ class ServiceAddress:
         return f"{self.base_url}/{path}?{asked}" if asked else f"{self.base_url}/{path}"
 
 
-class OpenAISettings(ConnectionSettings):
+class OpenAISettings(CredentialSettings):
     model: str = Field(min_length=1, description="Name of the model.")
-    api_key: ApiKey | None = Field(None, description="Sent as a bearer token; none is sent when it is not given.")
-    auth: Auth | None = Field(
-        None, description="Other credentials than a bearer token: `api_key`, `oauth2`, `entra` or `aws`."
-    )
     base_url: BaseUrl = Field("https://api.openai.com/v1", description="Where the service is, its version included.")
     instructions: TextOrFile | None = Field(None, description="What the model is told before every conversation.")
     temperature: float | None = Field(None, ge=0, le=2, description="Sampling temperature.")
@@ -60,34 +54,10 @@ class OpenAISettings(ConnectionSettings):
     timeouts: Timeouts = Field(Timeouts(), description="How long the service may be silent.")
     extra_body: dict[str, JsonValue] = Field({}, description="More fields for every request, as they are.")
 
-    @model_validator(mode="after")
-    def _one_way_to_authenticate(self) -> Self:
-        if self.api_key is not None and self.auth is not None:
-            raise ValueError("'api_key' and 'auth' exclude each other: a request has one credential")
-        return self
-
-    @property
-    def key(self) -> str:
-        return self.api_key.get_secret_value() if self.api_key else ""
-
     @property
     def address(self) -> ServiceAddress:
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         return ServiceAddress(self.base_url, self.account, self.timeouts, self.route, headers, self.auth)
-
-    @property
-    def account(self) -> Hashable:
-        """What tells agents of one address apart: the key, and how else they reach the service."""
-        more = tuple(sorted(plain_headers(self.headers).items())), self.ca, self.proxy
-        credential = self.api_key if self.auth is None else self.auth
-        return credential if more == ((), None, None) else (credential, *more)
-
-    def secrets(self) -> Iterator[str]:
-        """Texts that no error may quote."""
-        yield self.key
-        if self.auth is not None:
-            yield from self.auth.secrets()
-        yield from self.connection_secrets()
 
     def request_fields(self, *settings: str, **optional: Json) -> dict[str, Json]:
         """The fields of every request: the settings of the given names, and `optional` fields. A field that is None is

@@ -3,14 +3,14 @@ network.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Annotated, Literal, Self
 from urllib.parse import quote_plus
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from adapters.http.settings import ApiKey
-from gateway.config.connections import HeaderName
+from gateway.config.connections import ConnectionSettings, HeaderName, plain_headers
 from gateway.config.settings import LocalPath, Settings, Text, WebUrl
 
 _SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]*")
@@ -137,6 +137,39 @@ class AwsAuth(Settings):
 
 Auth = Annotated[ApiKeyAuth | OAuth2Auth | EntraAuth | AwsAuth, Field(discriminator="type")]
 """Any form of `auth:`."""
+
+
+class CredentialSettings(ConnectionSettings):
+    """How a service is reached, and by whom: a key, or another form of credentials."""
+
+    api_key: ApiKey | None = Field(None, description="Sent as a bearer token; none is sent when it is not given.")
+    auth: Auth | None = Field(
+        None, description="Other credentials than a bearer token: `api_key`, `oauth2`, `entra` or `aws`."
+    )
+
+    @model_validator(mode="after")
+    def _one_credential(self) -> Self:
+        if self.api_key is not None and self.auth is not None:
+            raise ValueError("'api_key' and 'auth' exclude each other: a request has one credential")
+        return self
+
+    @property
+    def key(self) -> str:
+        return self.api_key.get_secret_value() if self.api_key else ""
+
+    @property
+    def account(self) -> Hashable:
+        """What tells agents of one address apart: the credentials, and how else they reach the service."""
+        more = tuple(sorted(plain_headers(self.headers).items())), self.ca, self.proxy
+        credential = self.api_key if self.auth is None else self.auth
+        return credential if more == ((), None, None) else (credential, *more)
+
+    def secrets(self) -> Iterator[str]:
+        """Texts that no error may quote."""
+        yield self.key
+        if self.auth is not None:
+            yield from self.auth.secrets()
+        yield from self.connection_secrets()
 
 
 def _listed(names: list[str]) -> str:

@@ -1,18 +1,16 @@
 """Settings of an agent of type `foundry`. Law: what the agent decides at the service has no setting here."""
 
-from collections.abc import Hashable, Iterator
 from typing import Annotated, Self
 from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
-from adapters.http.credentials.settings import Auth
+from adapters.http.credentials.settings import Auth, CredentialSettings
 from adapters.http.settings import ApiKey, BaseUrl, Timeouts
 from adapters.openai.foundry.failures import FoundryFailures
 from adapters.openai.responses.service import ResponsesWire
 from adapters.openai.service import ServiceAddress
 from gateway.a2a.model import Json
-from gateway.config.connections import ConnectionSettings, plain_headers
 from gateway.config.settings import Text
 
 _DECIDED = ("input", "stream", "store", "previous_response_id", "conversation", "agent_reference", "agent_session_id")
@@ -28,7 +26,7 @@ def _project(value: str) -> str:
 ProjectUrl = Annotated[BaseUrl, AfterValidator(_project)]
 
 
-class FoundrySettings(ConnectionSettings):
+class FoundrySettings(CredentialSettings):
     """An agent of type `foundry`."""
 
     endpoint: ProjectUrl = Field(
@@ -71,8 +69,6 @@ class FoundrySettings(ConnectionSettings):
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
-        if self.api_key is not None and self.auth is not None:
-            raise ValueError("'api_key' and 'auth' exclude each other: a request has one credential")
         if self.hosted and self.agent_version is not None:
             raise ValueError(
                 "'hosted: true' and 'agent_version' exclude each other: the endpoint of an agent serves the version that is "
@@ -94,7 +90,7 @@ class FoundrySettings(ConnectionSettings):
         return ResponsesWire(
             self._address(f"{self._agent_url}/endpoint/protocols/openai", self._query) if self.hosted else project,
             self._fields,
-            FoundryFailures(self._secrets()),
+            FoundryFailures(self.secrets()),
             verify_chain=self.verify_chain,
             repeatable=self.repeat_unknown,
             conversations=project,
@@ -132,16 +128,5 @@ class FoundrySettings(ConnectionSettings):
         }
 
     def _address(self, url: str, query: str = "") -> ServiceAddress:
-        headers = {} if self.api_key is None else {"api-key": self.api_key.get_secret_value()}
-        return ServiceAddress(url, self._account, self.timeouts, self.route, headers, self.auth, query)
-
-    @property
-    def _account(self) -> Hashable:
-        return self.api_key, self.auth, tuple(sorted(plain_headers(self.headers).items())), self.ca, self.proxy
-
-    def _secrets(self) -> Iterator[str]:
-        if self.api_key is not None:
-            yield self.api_key.get_secret_value()
-        if self.auth is not None:
-            yield from self.auth.secrets()
-        yield from self.connection_secrets()
+        headers = {"api-key": self.key} if self.key else {}
+        return ServiceAddress(url, self.account, self.timeouts, self.route, headers, self.auth, query)

@@ -16,6 +16,7 @@ from gateway.config.tools import ApprovalConfig
 from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.engine.tool_sources import AttachedSource, Listing, known_tools
 from gateway.foundation.text import did_you_mean
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ports.tools import ToolError
 
 log = structlog.get_logger("gateway.app.approvals")
@@ -48,11 +49,14 @@ async def _listing(attached: AttachedSource) -> Listing | None:
     try:
         async with asyncio.timeout(_START_SECONDS):
             listed = await attached.tools()
-    except TimeoutError:
+    except TimeoutError as error:
+        drop_tracebacks(error)
         reason = f"it did not say within {_START_SECONDS:g} s which tools it has"
     except ToolError as error:
+        drop_tracebacks(error)
         reason = error.detail
     except Exception as error:  # noqa: BLE001  # a plug-in that breaks is a source that does not tell
+        drop_tracebacks(error)
         reason = f"{type(error).__name__}: {error}"
     else:
         log.info("start.tools", source=attached.name, tools=len(listed))

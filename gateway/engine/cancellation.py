@@ -5,6 +5,7 @@ import asyncio
 import structlog
 
 from gateway.core.agents import Agent
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ports.adapter import AdapterError
 from gateway.ports.capabilities import CanCancel, Ongoing
 
@@ -24,4 +25,5 @@ async def cancel_at_backend(agent: Agent, task: str, names: Ongoing | None) -> b
             return await adapter.cancel(names)
     except (AdapterError, TimeoutError) as error:
         log.warning("call.not-cancelled", agent=agent.name, task=task, error=repr(error))
+        drop_tracebacks(error)
         return False

@@ -26,6 +26,7 @@ from gateway.core.turn.reconcile import UnknownOutcome
 from gateway.engine.cancellation import cancel_at_backend
 from gateway.engine.tool_loop import is_cancelled
 from gateway.engine.turn_context import TurnContext
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ledger.calls import Complete
 from gateway.ledger.errors import Conflict
 from gateway.ledger.leases import Release
@@ -232,10 +233,12 @@ class CallPreparation:
                     # What else the failure means is found out by the next request.
                     thread = earlier.thread.id
                     log.warning("thread.not-told", agent=agent.name, thread=thread, detail=error.detail)
+                    drop_tracebacks(error)
                     return None
                 wait = None
                 if error.kind.meaning.transient and not runtime.breakers.refuses(agent):
                     wait = retry_wait(error, tries, agent.policies.turn_timeout, runtime.pace.jitter())
                 if wait is None:
                     raise
+                drop_tracebacks(error)
                 await runtime.pace.sleep(wait)

@@ -16,6 +16,7 @@ from gateway.core.tools.approval_rules import ApprovalRule, KnownTools, in_force
 from gateway.core.tools.toolset import Complaint, OfferedTool, offered_names
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import Breaker
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ports.tools import SourceTool, ToolDeclaration, ToolError, ToolSource
 
 log = structlog.get_logger("gateway.engine.tool_sources")
@@ -137,6 +138,7 @@ async def _asked(attached: AttachedSource) -> Listing | ToolError | None:
     except ToolError as error:
         breaker.failed(number)
         log.warning("tools.unreachable", source=attached.name, reason=error.detail, retry_in=round(breaker.rest, 1))
+        drop_tracebacks(error)
         return None
     finally:
         breaker.left(number)

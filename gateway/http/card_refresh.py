@@ -13,6 +13,7 @@ from gateway.core.agents import Agent, Agents
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import backoff
 from gateway.foundation.shutdown import InFlight
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ports.adapter import AdapterError
 from gateway.ports.capabilities import CanDescribe
 
@@ -113,5 +114,6 @@ class CardRefresh:
         except Exception as error:  # noqa: BLE001  # whatever a plug-in raises: its card stays, and it is asked again
             detail = error.detail if isinstance(error, AdapterError) else f"{type(error).__name__}: {error}"
             (log.warning if first else log.debug)("card.not-described", agent=agent.name, detail=detail)
+            drop_tracebacks(error)
             return False
         return True

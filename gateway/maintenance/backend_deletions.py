@@ -13,6 +13,7 @@ from gateway.core.agents import Agents
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import scheduled
 from gateway.foundation.shutdown import InFlight
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ledger.errors import Conflict, skip_failures
 from gateway.ledger.port import RetentionLedger
 from gateway.ledger.retention import Deletion, EndDeletion, MoveDeletion
@@ -112,9 +113,12 @@ async def _forget(adapter: CanForget, handle: str) -> str | None:
         async with asyncio.timeout(_TIMEOUT):
             await adapter.forget(handle)
     except AdapterError as error:
+        drop_tracebacks(error)
         return None if error.kind.meaning.handle_lost else str(error)
-    except TimeoutError:
+    except TimeoutError as error:
+        drop_tracebacks(error)
         return f"no answer within {_TIMEOUT:g} s"
     except Exception as error:  # noqa: BLE001 - a plug-in that fails must not stop the other jobs
+        drop_tracebacks(error)
         return repr(error)
     return None

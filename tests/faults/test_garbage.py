@@ -2,12 +2,16 @@
 which counts objects and not bytes."""
 
 import socket
+import sqlite3
 import types
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from ipaddress import ip_network
 from itertools import count
 from pathlib import Path
+from typing import Never
 
 import pytest
 
@@ -16,13 +20,20 @@ from adapters.http.client import HttpClient
 from adapters.http.failures import Failures
 from adapters.http.settings import Timeouts
 from adapters.tools.http import HttpTool, HttpToolSettings
+from gateway.core.agents import Agent, Agents
+from gateway.core.described_card import AgentCards, DescribedCard
+from gateway.engine.cancellation import cancel_at_backend
+from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.foundation.addresses import TargetRules
 from gateway.foundation.clock import Clock
 from gateway.foundation.resolver import Resolver
 from gateway.foundation.retry import WINDOW
 from gateway.foundation.tracebacks import drop_tracebacks
-from gateway.ports.adapter import AdapterError
-from gateway.ports.tools import ToolError, ToolRun
+from gateway.http.card_refresh import CardRefresh
+from gateway.maintenance.backend_deletions import Deletions
+from gateway.ports.adapter import AdapterError, ErrorClass
+from gateway.ports.capabilities import Backend, Description, Ongoing
+from gateway.ports.tools import SourceTool, ToolError, ToolOutput, ToolRun
 from gateway.push.sender import Sender
 from tests.a2a_client import A2A, a2a_http, streamed_text, why
 from tests.adapters.raw_server import Exchange
@@ -30,6 +41,8 @@ from tests.faults.broken_backends import FAULTS, WIRES, agent_of, broken_backend
 from tests.faults.raw_backends import raw_backend
 from tests.garbage import left_behind
 from tests.running import AT_ONCE, StartLocal
+from tests.support.core import START, Core, running_core
+from tests.support.scripted import BR, ScriptedAdapter
 
 _ROOT = Path(gateway.__file__).parents[1]
 _OURS = tuple(f"{_ROOT / package}/" for package in ("gateway", "adapters", "storage"))
@@ -217,3 +230,67 @@ async def test_an_answer_that_is_no_http_leaves_no_ring_of_objects() -> None:
                 await _over(client.request_json("GET", server.url))
             assert _frames(found()) == []
         await client.aclose()
+
+
+# --- failures of plug-ins that only a log tells
+
+
+class Ringing(ScriptedAdapter):
+    """Its failures hold the frames that hold them, as those of HTTP clients do."""
+
+    def __init__(self) -> None:
+        super().__init__(BR)
+        self.backend = Backend("http://ringing")
+
+    async def forget(self, handle: str) -> None:
+        await self._fail()
+
+    async def cancel(self, call: Ongoing) -> bool:
+        return await self._fail()
+
+    async def describe(self) -> Description:
+        return await self._fail()
+
+    async def tools(self) -> tuple[SourceTool, ...]:
+        failed = ToolError("refused")
+        raise failed
+
+    async def run(self, run: ToolRun) -> ToolOutput:
+        raise NotImplementedError
+
+    async def _fail(self) -> Never:
+        failed = AdapterError(ErrorClass.UNREACHABLE, "refused")
+        raise failed
+
+
+async def _deletion(core: Core, agent: Agent) -> None:
+    with closing(sqlite3.connect(core.path)) as database, database:
+        database.execute("INSERT INTO delete_job VALUES ('t', ?, 'r-1', ?, 0)", (agent.name, START))
+    await Deletions(core.ledger, lambda: Agents((agent,)), core.time.clock).run_due()
+
+
+async def _cancellation(_: Core, agent: Agent) -> None:
+    assert await cancel_at_backend(agent, "task", Ongoing("r-1")) is False
+
+
+async def _description(core: Core, agent: Agent) -> None:
+    card = agent.card
+    described = replace(agent, described=DescribedCard(lambda _: AgentCards(card), AgentCards(card)))
+    assert await CardRefresh(lambda: Agents((described,)), core.time.clock, 300.0).ask_due() is not None
+
+
+async def _listing(_: Core, agent: Agent) -> None:
+    assert isinstance(agent.adapter, Ringing)
+    source = AttachedSource("away", "mcp", agent.adapter, required=False)
+    assert await SourceToolset([source]).offered() == {}
+
+
+@pytest.mark.parametrize("ask", [_deletion, _cancellation, _description, _listing])
+async def test_a_failure_that_only_a_log_tells_leaves_no_ring_of_objects(
+    tmp_path: Path, ask: Callable[[Core, Agent], Awaitable[None]]
+) -> None:
+    async with running_core(tmp_path / "ledger.db") as core:
+        agent = core.agent(Ringing())
+        with left_behind() as found:
+            await ask(core, agent)
+            assert _frames(found()) == []

@@ -19,6 +19,7 @@ from gateway.core.tools.tool_call import ToolPolicy
 from gateway.core.turn.commands import CompleteCall
 from gateway.core.turn.machine import TurnFacts, TurnMachine
 from gateway.foundation.clock import Clock
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ledger.calls import DropPartial, UnknownCall
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.states import OPEN, ServiceCallStatus
@@ -172,4 +173,5 @@ def _end_of_call(unknown: UnknownOutcome, events: tuple[AdapterEvent, ...], cloc
                     return None if asks else command
     except AdapterError as error:
         log.warning("call.not-adopted", agent=unknown.agent.name, thread=thread.id, detail=error.detail)
+        drop_tracebacks(error)
     return None

@@ -64,16 +64,16 @@ def interfaces(card: dict[str, Json]) -> list[Interface]:
     found = [
         Interface(url, str(each.get("protocolBinding")), _minor(each.get("protocolVersion")), _text(each.get("tenant")))
         for each in objects(card.get("supportedInterfaces"))
-        if (url := _text(each.get("url")))
+        if (url := _address(each.get("url")))
     ]
-    url, preferred = _text(card.get("url")), _text(card.get("preferredTransport")) or Transport.JSONRPC
+    url, preferred = _address(card.get("url")), _text(card.get("preferredTransport")) or Transport.JSONRPC
     said = card.get("protocolVersion")
     if url and (said is not None or not found):
         version = _minor(said) if said is not None else "0.3"
         more = [
             Interface(where, str(each.get("transport")), version)
             for each in objects(card.get("additionalInterfaces"))
-            if (where := _text(each.get("url")))
+            if (where := _address(each.get("url")))
         ]
         found += [Interface(url, preferred, version), *more]
     known = list(dict.fromkeys(found))
@@ -127,6 +127,17 @@ def _capabilities(card: dict[str, Json]) -> dict[str, Json]:
 
 def _text(value: Json) -> str | None:
     return value if isinstance(value, str) and value else None
+
+
+def _address(value: Json) -> str | None:
+    """An address without credentials, which may lack its scheme; None for anything else."""
+    text = _text(value)
+    try:
+        parts = urlsplit(text if text and "://" in text else f"//{text or ''}")
+        usable = bool(parts.hostname) and (parts.port or 0) >= 0 and "@" not in parts.netloc
+    except ValueError:
+        return None
+    return text if usable else None
 
 
 def _minor(version: Json) -> str:

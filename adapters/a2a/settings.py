@@ -23,8 +23,8 @@ class Transport(StrEnum):
 
 
 def _agent_url(value: str) -> str:
-    if any(mark in value for mark in "#@"):
-        raise ValueError("must have no fragment or credentials")
+    if "#" in value:
+        raise ValueError("must have no fragment")
     return value.rstrip("/")
 
 

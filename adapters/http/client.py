@@ -12,8 +12,8 @@ from typing import TypeAlias
 import aiohttp
 import msgspec
 from multidict import CIMultiDict
-from yarl import URL
 
+from adapters.http.address import readable
 from adapters.http.bodies import ERROR_LIMIT, BodyTooLarge, beginning, whole
 from adapters.http.chunks import ChunkReader
 from adapters.http.connection import Connection, Connector, StaleConnection
@@ -38,6 +38,7 @@ _EVENTS = "text/event-stream"
 _JSON = "application/json"
 _UNENCODED = "identity"
 _UNAUTHORISED = 401
+_NOT_FOUND = 404
 _NO_HEADERS: Mapping[str, str] = {}
 _WITHOUT_REQUEST = (aiohttp.ClientConnectionError, OSError)
 """The request in any other error of aiohttp holds the credentials, so that error is not chained."""
@@ -171,12 +172,12 @@ class HttpClient:
         content = None if body is None else msgspec.json.encode(body)
         response = await self._send(method, url, content, {"Accept": _JSON}, headers)
         try:
-            content = await beginning(response.content, _DOCUMENT_LIMIT)
-            if response.status == 404:
+            if response.status == _NOT_FOUND:
+                # A connection whose answer is not read cannot be used again.
+                await beginning(response.content, ERROR_LIMIT)
                 return None
-            if 200 <= response.status < 300:
-                return msgspec.json.decode(content) if content else {}
-            raise self._failures.from_response(response.status, response.headers, content, handle=handle)
+            found = await self._body(response, handle, SUCCESS, _DOCUMENT_LIMIT)
+            return msgspec.json.decode(found) if found else {}
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._failures.error(ErrorClass.CONTRACT_BROKEN, f"an answer that is no JSON: {error}") from error
         finally:
@@ -197,19 +198,7 @@ class HttpClient:
         CONTRACT_BROKEN for more than `limit` bytes."""
         response = await self._send(method, url, body, {"Accept": _ANY}, headers)
         try:
-            if response.status not in expected:
-                content = await beginning(response.content, ERROR_LIMIT)
-                raise self._failures.from_response(
-                    response.status, response.headers, content, handle=handle, instead_of="an answer"
-                )
-            self._check_encoding(response.headers)
-            return Reply(response.status, response.headers, await whole(response, limit))
-        except BodyTooLarge as error:
-            raise self._failures.error(ErrorClass.CONTRACT_BROKEN, f"an answer of more than {limit} bytes") from error
-        except TimeoutError as error:
-            raise self._failures.error(ErrorClass.TIMED_OUT, f"the answer stalled: {error}") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise self._failures.error(ErrorClass.INTERRUPTED, f"the answer was cut: {error}") from error
+            return Reply(response.status, response.headers, await self._body(response, handle, expected, limit))
         finally:
             response.close()
 
@@ -242,16 +231,16 @@ class HttpClient:
         whether a 401 is followed by another attempt with renewed credentials."""
         signed: Mapping[str, str] = _NO_HEADERS
         sent: Mapping[str, str] = headers
+        address = readable(url, self._failures)
         if self._signing is not None:
-            # The address as aiohttp writes it, because a signature is about these bytes.
-            url = str(URL(url))
-            signed = await self._signing(method, url, body or b"")
+            # A signature is about the bytes that aiohttp writes.
+            signed = await self._signing(method, str(address), body or b"")
         if more or signed or self._proxy is not None:
             sent = self._merged(url, headers, more or _NO_HEADERS, signed)
         try:
             response = await self._open_session().request(
                 method,
-                url,
+                address,
                 data=body if body is None or len(body) < _WHOLE_BODY_LIMIT else io.BytesIO(body),
                 headers=sent,
                 allow_redirects=False,
@@ -272,6 +261,27 @@ class HttpClient:
             response.close()
             failed = self._faults.refused_by_proxy(response.status)
         raise failed
+
+    async def _body(
+        self, response: aiohttp.ClientResponse, handle: str | None, expected: Container[int], limit: int
+    ) -> bytes:
+        """The whole body. Raises: AdapterError for another status than the expected, and for a body that is not whole."""
+        if response.status not in expected:
+            content = await beginning(response.content, ERROR_LIMIT)
+            raise self._failures.from_response(
+                response.status, response.headers, content, handle=handle, instead_of="an answer"
+            )
+        encoding = response.headers.get("Content-Encoding", _UNENCODED)
+        if encoding != _UNENCODED:
+            raise self._encoded(encoding)
+        try:
+            return await whole(response, limit)
+        except BodyTooLarge as error:
+            raise self._failures.error(ErrorClass.CONTRACT_BROKEN, f"an answer of more than {limit} bytes") from error
+        except TimeoutError as error:
+            raise self._failures.error(ErrorClass.TIMED_OUT, f"the answer stalled: {error}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._failures.error(ErrorClass.INTERRUPTED, f"the answer was cut: {error}") from error
 
     async def _open(
         self, url: str, body: bytes | None, handle: str | None, headers: Mapping[str, str] | None, content_type: str
@@ -302,7 +312,7 @@ class HttpClient:
     async def _shake_hands(
         self, url: str, handle: str | None, headers: Mapping[str, str] | None, *, renewable: bool = True
     ) -> aiohttp.ClientWebSocketResponse:
-        url = str(URL(url.replace("ws", "http", 1) if url.startswith("ws") else url))
+        url = str(readable(url.replace("ws", "http", 1) if url.startswith("ws") else url, self._failures))
         signed = await self._signing("GET", url, b"") if self._signing is not None else _NO_HEADERS
         sent = self._merged(url, {"Accept": _ANY}, headers or _NO_HEADERS, signed)
         try:
@@ -388,12 +398,6 @@ class HttpClient:
             if isinstance(connector, Connector):
                 connector.close_kept()
         return self._faults.of(error, url, answered=self._answered)
-
-    def _check_encoding(self, headers: Mapping[str, str]) -> None:
-        """Raises: AdapterError for a body that would have to be decoded."""
-        encoding = headers.get("Content-Encoding", _UNENCODED)
-        if encoding != _UNENCODED:
-            raise self._encoded(encoding)
 
     def _encoded(self, encoding: str) -> AdapterError:
         return self._failures.error(ErrorClass.CONTRACT_BROKEN, f"an answer with Content-Encoding {encoding!r}")

@@ -11,8 +11,8 @@ _TOKEN = re.compile(r"[!-~]*")
 
 
 def _base_url(value: str) -> str:
-    if any(mark in value for mark in "?#@"):
-        raise ValueError("must have no query, fragment or credentials: paths are put behind it")
+    if any(mark in value for mark in "?#"):
+        raise ValueError("must have no query and no fragment: paths are put behind it")
     return value.rstrip("/")
 
 

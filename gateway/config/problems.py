@@ -7,7 +7,9 @@ from dataclasses import dataclass
 KeyPath = tuple[str | int, ...]
 
 _SHOWN = 60
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+_CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]+@")
+_PERHAPS_CREDENTIALS = re.compile(r"(?<=://).*@", re.DOTALL)
+"""In a value that may be a URL with characters in its password that no URL may have there."""
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _STEP = re.compile(r"\[([0-9]+)\]|([A-Za-z0-9_-]+)")
 
@@ -77,7 +79,7 @@ def display(value: object, text: str | None = None) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            quoted = repr(without_credentials(value))
+            quoted = repr(_PERHAPS_CREDENTIALS.sub("***@", value))
         case _:
             quoted = text or str(value)
     return quoted if len(quoted) <= _SHOWN else quoted[: _SHOWN - 2] + "…" + quoted[-1]

@@ -134,10 +134,15 @@ def _check_web_url(value: str) -> str:
     try:
         parts = urlsplit(value)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 0) >= 0
+        credentials = "@" in parts.netloc
     except ValueError:
-        usable = False
+        usable = credentials = False
     if not usable or re.search(r"[\s\\]", value):
         raise _expected("must be an address that starts with http:// or https:// and a host")
+    if credentials:
+        raise ValueError(
+            "must have no user or password in it: addresses are shown, and credentials have settings of their own"
+        )
     return value
 
 
@@ -205,7 +210,7 @@ LongKey = Annotated[SecretStr, AfterValidator(_check_long_key)]
 """A secret of at least 32 characters."""
 
 WebUrl = Annotated[str, AfterValidator(_check_web_url)]
-"""An http:// or https:// address."""
+"""An http:// or https:// address, without user and password: these have settings that are kept secret."""
 
 
 Text = Annotated[str, Field(min_length=1)]

@@ -177,7 +177,10 @@ class DirectLine:
 
     def keeps(self, url: str) -> bool:
         """Whether the service itself has the file at this address."""
-        return self._base is not None and urlsplit(url)[:2] == urlsplit(self._base)[:2]
+        try:
+            return self._base is not None and urlsplit(url)[:2] == urlsplit(self._base)[:2]
+        except ValueError:
+            return False
 
     # --- the wire
 

@@ -100,6 +100,8 @@ def _meaning(target: Target, unnamed: str, adapters: Sequence[InstalledAdapter])
             agent = shorthand.read(target)
         except TargetProblem as error:
             problem = problem or error
+        except ValueError as error:  # of `urlsplit`
+            problem = problem or TargetProblem(f"cannot be read: {error}")
         else:
             found += [] if agent is None else [(adapter, agent)]
     match found:

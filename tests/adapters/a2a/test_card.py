@@ -137,6 +137,10 @@ def test_without_grpc_the_next_one_is_used() -> None:
         (card(offer("JSONRPC")), {"version": "0.3"}, "and not 0.3"),
         (card(offer("GRPC")), {}, "pip install"),
         ({"name": "a", "supportedInterfaces": "JSONRPC"}, {}, "offers nothing"),
+        (card(offer("JSONRPC", "https://[agents.example/rpc")), {}, "offers nothing"),
+        (card(offer("JSONRPC", "https://agents.example:port/rpc")), {}, "offers nothing"),
+        (card(offer("JSONRPC", "https://me:hidden@agents.example/rpc")), {}, "offers nothing"),
+        ({**BELOW_V1, "url": "https://[agents.example/rpc", "additionalInterfaces": []}, {}, "offers nothing"),
     ],
 )
 def test_a_card_without_a_usable_interface_is_refused_with_what_it_offers(

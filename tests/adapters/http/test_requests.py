@@ -1,15 +1,20 @@
 """What a request carries and what its answer gives: headers of a call, headers of an answer, whole answers, bytes."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
 
 import pytest
 
-from adapters.http.client import Reply
+from adapters.http.client import HttpClient, Reply
 from adapters.http.named_events import ServerEvent
+from adapters.http.signing import Signing
 from gateway.foundation.route import Route
 from gateway.ports.adapter import AdapterError, ErrorClass
-from tests.adapters.http.conftest import KEY, Connect, answered
+from tests.adapters.http.conftest import KEY, Connect, answered, batches
 from tests.adapters.raw_server import EVENT_STREAM, Exchange, StartRaw, chunk, plain
+
+Ask: TypeAlias = Callable[..., Awaitable[Any]]
 
 _BYTES = "application/octet-stream"
 
@@ -134,13 +139,6 @@ class TestWholeAnswers:
         reply = await connect().request("GET", server.url, expected=(200, 404))
         assert (reply.status, reply.body) == (404, b"gone")
 
-    async def test_a_redirect_is_not_followed(self, raw: StartRaw, connect: Connect) -> None:
-        server = await raw(lambda exchange: exchange.send(plain("302 Found", Location="https://elsewhere.invalid")))
-        with pytest.raises(AdapterError) as caught:
-            await connect().request("GET", server.url)
-        assert caught.value.kind is ErrorClass.CONTRACT_BROKEN
-        assert "'https://elsewhere.invalid' instead of an answer" in caught.value.detail
-
     @pytest.mark.parametrize("announced", [True, False])
     async def test_a_body_above_its_limit_is_refused(self, raw: StartRaw, connect: Connect, announced: bool) -> None:
         async def answer(exchange: Exchange) -> None:
@@ -165,35 +163,6 @@ class TestWholeAnswers:
         assert [reply.body for reply in replies] == [b"hello", b"hello"]
         assert server.connections == 1
 
-    async def test_a_body_that_is_cut(self, raw: StartRaw, connect: Connect) -> None:
-        async def answer(exchange: Exchange) -> None:
-            await exchange.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel")
-            exchange.writer.close()
-
-        server = await raw(answer)
-        with pytest.raises(AdapterError) as caught:
-            await connect().request("GET", server.url)
-        assert caught.value.kind is ErrorClass.INTERRUPTED
-
-    async def test_a_body_that_stalls(self, raw: StartRaw, connect: Connect) -> None:
-        async def answer(exchange: Exchange) -> None:
-            await exchange.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel")
-            await exchange.gone()
-
-        server = await raw(answer)
-        with pytest.raises(AdapterError) as caught:
-            await connect(first_byte=0.05).request("GET", server.url)
-        assert caught.value.kind is ErrorClass.TIMED_OUT
-
-    async def test_a_compressed_body_is_refused(self, raw: StartRaw, connect: Connect) -> None:
-        server = await raw(lambda exchange: exchange.send(plain("200 OK", b"x", Content_Encoding="gzip")))
-        with pytest.raises(AdapterError) as caught:
-            await connect().request("GET", server.url)
-        assert (caught.value.kind, caught.value.detail) == (
-            ErrorClass.CONTRACT_BROKEN,
-            "an answer with Content-Encoding 'gzip'",
-        )
-
     async def test_streams_and_whole_answers_share_connections(self, raw: StartRaw, connect: Connect) -> None:
         async def answer(exchange: Exchange) -> None:
             await (exchange.stream(b"data: 1\n\n") if exchange.request.body else _hello(exchange))
@@ -203,3 +172,137 @@ class TestWholeAnswers:
         await answered(client, server.url)
         await client.request("GET", server.url)
         assert server.connections == 1
+
+
+@pytest.mark.parametrize("ask", [HttpClient.request, HttpClient.request_json], ids=["bytes", "json"])
+class TestAnswersThatAreNotWhole:
+    """Of `request` and of `request_json`, with the same words."""
+
+    async def test_a_body_that_is_cut(self, raw: StartRaw, connect: Connect, ask: Ask) -> None:
+        async def answer(exchange: Exchange) -> None:
+            await exchange.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}")
+            exchange.writer.close()
+
+        server = await raw(answer)
+        with pytest.raises(AdapterError, match="the answer was cut: ") as caught:
+            await ask(connect(), "GET", server.url)
+        assert caught.value.kind is ErrorClass.INTERRUPTED
+
+    async def test_a_body_that_stalls(self, raw: StartRaw, connect: Connect, ask: Ask) -> None:
+        async def answer(exchange: Exchange) -> None:
+            await exchange.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}")
+            await exchange.gone()
+
+        server = await raw(answer)
+        with pytest.raises(AdapterError, match="the answer stalled: ") as caught:
+            await ask(connect(first_byte=0.05), "GET", server.url)
+        assert caught.value.kind is ErrorClass.TIMED_OUT
+
+    async def test_a_body_above_every_limit(self, raw: StartRaw, connect: Connect, ask: Ask) -> None:
+        server = await raw(lambda exchange: exchange.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4194305\r\n\r\n{}"))
+        with pytest.raises(AdapterError) as caught:
+            await ask(connect(), "GET", server.url)
+        assert (caught.value.kind, caught.value.detail) == (
+            ErrorClass.CONTRACT_BROKEN,
+            "an answer of more than 4194304 bytes",
+        )
+
+    async def test_a_compressed_body_is_refused(self, raw: StartRaw, connect: Connect, ask: Ask) -> None:
+        server = await raw(lambda exchange: exchange.send(plain("200 OK", b"x", Content_Encoding="gzip")))
+        with pytest.raises(AdapterError) as caught:
+            await ask(connect(), "GET", server.url)
+        assert (caught.value.kind, caught.value.detail) == (
+            ErrorClass.CONTRACT_BROKEN,
+            "an answer with Content-Encoding 'gzip'",
+        )
+
+    async def test_a_redirect_is_not_followed(self, raw: StartRaw, connect: Connect, ask: Ask) -> None:
+        server = await raw(lambda exchange: exchange.send(plain("302 Found", Location="https://elsewhere.invalid")))
+        with pytest.raises(AdapterError, match=r"'https://elsewhere\.invalid' instead of an answer") as caught:
+            await ask(connect(), "GET", server.url)
+        assert caught.value.kind is ErrorClass.CONTRACT_BROKEN
+
+    async def test_the_status_of_a_refusal_counts_although_its_body_is_cut(
+        self, raw: StartRaw, connect: Connect, ask: Ask
+    ) -> None:
+        async def answer(exchange: Exchange) -> None:
+            await exchange.send(b"HTTP/1.1 409 Conflict\r\nContent-Length: 9\r\n\r\nbusy")
+            exchange.writer.close()
+
+        server = await raw(answer)
+        with pytest.raises(AdapterError) as caught:
+            await ask(connect(), "GET", server.url)
+        assert (caught.value.kind, caught.value.detail) == (ErrorClass.LOCKED, "HTTP 409: busy")
+
+
+class TestJson:
+    """`request_json`: what is in the answer."""
+
+    async def test_what_does_not_exist_is_none(self, raw: StartRaw, connect: Connect) -> None:
+        server = await raw(lambda exchange: exchange.send(plain("404 Not Found", b"no")))
+        client = connect()
+        assert [await client.request_json("GET", server.url) for _ in range(2)] == [None, None]
+        assert server.connections == 1
+
+    async def test_an_empty_answer_says_nothing(self, raw: StartRaw, connect: Connect) -> None:
+        server = await raw(lambda exchange: exchange.send(b"HTTP/1.1 204 No Content\r\n\r\n"))
+        assert await connect().request_json("DELETE", server.url) == {}
+
+    async def test_an_answer_that_is_no_json(self, raw: StartRaw, connect: Connect) -> None:
+        server = await raw(lambda exchange: exchange.send(plain("200 OK", b"<html>")))
+        with pytest.raises(AdapterError, match="an answer that is no JSON: ") as caught:
+            await connect().request_json("GET", server.url)
+        assert caught.value.kind is ErrorClass.CONTRACT_BROKEN
+
+
+async def _by_stream(client: HttpClient, url: str) -> object:
+    return await batches(client, url)
+
+
+async def _by_bytes(client: HttpClient, url: str) -> object:
+    return await client.request("GET", url)
+
+
+async def _by_json(client: HttpClient, url: str) -> object:
+    return await client.request_json("GET", url)
+
+
+async def _by_websocket(client: HttpClient, url: str) -> object:
+    async with client.websocket(url) as socket:
+        return socket
+
+
+async def _unsigned(method: str, url: str, body: bytes) -> Mapping[str, str]:
+    return {}
+
+
+class TestAddresses:
+    """Addresses that a backend gives, such as those of files, cannot be known to be any."""
+
+    @pytest.mark.parametrize("signing", [None, _unsigned], ids=["plain", "signed"])
+    @pytest.mark.parametrize("ask", [_by_stream, _by_bytes, _by_json, _by_websocket])
+    @pytest.mark.parametrize(
+        ("address", "words"),
+        [
+            ("http://me:hidden@127.0.0.1:1/", "an address with credentials, at 127.0.0.1"),
+            ("http://hidden@127.0.0.1:1/", "an address with credentials, at 127.0.0.1"),
+            ("http://me:hidden/@127.0.0.1:1/", "an address that is none"),
+            ("http://127.0.0.1:port/", "an address that is none"),
+            ("http://[hidden/", "an address that is none"),
+            ("/path", "an address that is none"),
+            ("ftp://127.0.0.1/", "an address that is none"),
+        ],
+    )
+    async def test_what_is_no_address_is_an_answer_that_cannot_be_used(
+        self,
+        connect: Connect,
+        ask: Callable[[HttpClient, str], Awaitable[object]],
+        signing: Signing | None,
+        address: str,
+        words: str,
+    ) -> None:
+        with pytest.raises(AdapterError) as caught:
+            await ask(connect(signing), address)
+        assert (caught.value.kind, caught.value.detail) == (ErrorClass.CONTRACT_BROKEN, words)
+        assert caught.value.__cause__ is None
+        assert caught.value.__context__ is None

@@ -385,6 +385,20 @@ limits: {{id_length: 35, json_depth: 1, request_body: 10B, stream_keepalive: 1ms
             "and a host, not 'ftp://***@host'"
         ),
     ),
+    "password in an address that would be one without it": (
+        f"{FILE}cards: {{provider: {{organization: o, url: 'https://me:pw@host'}}}}",
+        (
+            "gateway.yaml:6:42: cards.provider.url: must have no user or password in it: addresses are shown, and "
+            "credentials have settings of their own"
+        ),
+    ),
+    "password that no address can have": (
+        f"{FILE}cards: {{provider: {{organization: o, url: 'https://me:p/w@x y@host'}}}}",
+        (
+            "gateway.yaml:6:42: cards.provider.url: must be an address that starts with http:// or https:// "
+            "and a host, not 'https://***@host'"
+        ),
+    ),
 }
 
 

@@ -137,6 +137,12 @@ async def test_a_file_that_is_gone_is_told_by_its_address(line: DirectLine, adap
     assert file.part.url == url
 
 
+async def test_a_file_at_what_is_no_address_is_told_as_it_is(line: DirectLine, adapt: Adapt) -> None:
+    plays(line, message("here", attachments=[{"contentType": "image/png", "contentUrl": "https://[files/a.png"}]))
+    [file] = of_type(await collect(adapt(), request("Hi")), PartReady)
+    assert file.part.url == "https://[files/a.png"
+
+
 async def test_a_question_ends_the_turn_and_is_answered_in_the_next(line: DirectLine, adapt: Adapt) -> None:
     plays(line, message("Sure?", suggestedActions={"actions": [{"type": "imBack", "title": "Yes", "value": "y"}]}))
     adapter = adapt()

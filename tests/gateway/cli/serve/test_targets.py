@@ -122,6 +122,8 @@ WRONG = {
         "'My_Bot=ollama:m' cannot be called 'My_Bot'; a name has 1 to 63 of a-z, 0-9 and -, and does not begin with -: "
         "it is part of the agent's URL"
     ),
+    ("a2a:http://[h",): "'a2a:http://[h' cannot be read: Invalid IPv6 URL",
+    ("assistants:https://[h#a",): "'assistants:https://[h#a' cannot be read: Invalid IPv6 URL",
     ("ollama:模型",): "'ollama:模型' gives no name that a URL could carry; write one in front: my-agent=ollama:模型",
 }
 

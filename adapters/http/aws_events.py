@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 from botocore.eventstream import EventStreamBuffer, ParserError
 
-from adapters.http.sse import STREAM_LIMIT, StreamTooLarge
+from adapters.http.sse import LimitedReader
 from adapters.http.streams import UnreadableStream
 from gateway.a2a.model import Json
 
@@ -23,20 +23,18 @@ class AwsEvent(msgspec.Struct, frozen=True):
     payload: bytes
 
 
-class AwsEventReader:
+class AwsEventReader(LimitedReader):
     """For `HttpClient.read`. botocore limits the size of an event (24 MiB)."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._buffer = EventStreamBuffer()
-        self._size = 0
         self._begun = 0
         """Bytes of events that have come in part."""
 
     def feed(self, chunk: bytes) -> list[AwsEvent]:
         """The events that `chunk` completes. Raises: UnreadableStream."""
-        self._size += len(chunk)
-        if self._size > STREAM_LIMIT:
-            raise StreamTooLarge
+        self._count(chunk)
         self._begun += len(chunk)
         self._buffer.add_data(chunk)
         events = []

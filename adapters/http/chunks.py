@@ -1,20 +1,15 @@
 """The bytes of an answer as they come, for an adapter that reads them itself."""
 
-from adapters.http.sse import STREAM_LIMIT, StreamTooLarge
+from adapters.http.sse import LimitedReader
 
 
-class ChunkReader:
+class ChunkReader(LimitedReader):
     """Gives each network read as it is."""
 
-    __slots__ = ("_size",)
-
-    def __init__(self) -> None:
-        self._size = 0
+    __slots__ = ()
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        self._size += len(chunk)
-        if self._size > STREAM_LIMIT:
-            raise StreamTooLarge
+        self._count(chunk)
         return [chunk]
 
     def finish(self) -> None:

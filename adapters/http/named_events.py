@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from adapters.http.sse import BOM, EVENT_LIMIT, STREAM_LIMIT, StreamTooLarge, is_whole
+from adapters.http.sse import BOM, EVENT_LIMIT, LineReader, StreamTooLarge, is_whole
 
 _CR = ord("\r")
 _NO_ID = re.compile(rb"^$|[\r\0]")
@@ -25,12 +25,13 @@ class ServerEvent(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
-class NamedEventReader:
+class NamedEventReader(LineReader):
     """Gives the events that have data. Comments, `retry:` and unknown fields are read over."""
 
-    __slots__ = ("_after_cr", "_data", "_data_size", "_id", "_line", "_line_size", "_name", "_size", "_started")
+    __slots__ = ("_data", "_data_size", "_id", "_line", "_line_size", "_name", "_started")
 
     def __init__(self) -> None:
+        super().__init__()
         self._line: list[bytes] = []
         """The pieces of a line whose end has not come."""
         self._line_size = 0
@@ -38,18 +39,11 @@ class NamedEventReader:
         self._id = ""
         self._data: list[bytes] = []
         self._data_size = 0
-        self._size = 0
-        self._after_cr = False
         self._started = False
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
         """The events that `chunk` completes. Raises: StreamTooLarge."""
-        self._size += len(chunk)
-        if self._size > STREAM_LIMIT:
-            raise StreamTooLarge
-        if self._after_cr:
-            chunk = chunk.removeprefix(b"\n")
-            self._after_cr = False
+        chunk = self._begin(chunk)
         events: list[ServerEvent] = []
         if self._line or self._data or self._name:
             place = _behind_event(chunk)

@@ -34,29 +34,56 @@ def is_whole(data: bytes) -> bool:
     return True
 
 
-class EventReader:
+class LimitedReader:
+    """Counts what comes, up to STREAM_LIMIT."""
+
+    __slots__ = ("_size",)
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    def _count(self, chunk: bytes) -> None:
+        """Raises: StreamTooLarge."""
+        self._size += len(chunk)
+        if self._size > STREAM_LIMIT:
+            raise StreamTooLarge
+
+
+class LineReader(LimitedReader):
+    """Reads lines with any of the three ends. A chunk may end between the CR and the LF of one."""
+
+    __slots__ = ("_after_cr",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._after_cr = False
+
+    def _begin(self, chunk: bytes) -> bytes:
+        """The chunk without the second half of a line end. Raises: StreamTooLarge."""
+        self._count(chunk)
+        if self._after_cr and chunk:
+            self._after_cr = False
+            return chunk.removeprefix(b"\n")
+        return chunk
+
+
+class EventReader(LineReader):
     """Gives the `data` of events, without names, ids, comments and events that have no data.
 
     Source: WHATWG HTML, section 9.2.6. The backends of today repeat an event's name in its data, or give none.
     """
 
-    __slots__ = ("_after_cr", "_pending", "_pending_size", "_size", "_started")
+    __slots__ = ("_pending", "_pending_size", "_started")
 
     def __init__(self) -> None:
+        super().__init__()
         self._pending: list[bytes] = []
         self._pending_size = 0
-        self._size = 0
-        self._after_cr = False
         self._started = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The events that `chunk` completes. Raises: StreamTooLarge."""
-        self._size += len(chunk)
-        if self._size > STREAM_LIMIT:
-            raise StreamTooLarge
-        if self._after_cr:
-            chunk = chunk.removeprefix(b"\n")
-            self._after_cr = False
+        chunk = self._begin(chunk)
         if b"\r" in chunk:
             # JSON escapes its line breaks, so a bare CR is always the end of a line.
             self._after_cr = chunk.endswith(b"\r")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from adapters.a2a import consent, state
 from adapters.a2a.answer import AnswerReader, is_plain
 from adapters.a2a.state import Asked, ThreadState, Waiting
-from gateway.a2a.model import INTERRUPTED, Part, TaskState, TaskStatus
+from gateway.a2a.model import INTERRUPTED, Message, Part, TaskState, TaskStatus
 from gateway.ports.adapter import AdapterEvent, CallCompleted, Ending, PartReady, TextDelta
 
 _ENDINGS = {
@@ -24,6 +24,14 @@ def words(status: TaskStatus) -> str:
     parts = status.message.parts if status.message is not None else ()
     said = " ".join(part.text for part in parts if part.text)
     return f"the task is {status.state.removeprefix('TASK_STATE_').lower()}{f': {said}' if said else ''}"
+
+
+def wait(status: TaskStatus) -> float | None:
+    """Seconds until another message may do better, as a gateway says with a failure. Source: docs/concepts.md."""
+    match status.message:
+        case Message(metadata={"retryAfter": int() | float() as seconds}) if not isinstance(seconds, bool):
+            return seconds
+    return None
 
 
 def completed(reader: AnswerReader, status: TaskStatus, thread: ThreadState, ours: str) -> Iterator[AdapterEvent]:

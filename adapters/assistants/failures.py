@@ -62,9 +62,7 @@ class ThreadFailures(Failures):
         """An error of a look-up that may be repeated says nothing of the run, which goes on meanwhile."""
         if not error.kind.meaning.transient or error.kind in _OF_THE_WAY:
             return error
-        return self.error(
-            ErrorClass.INTERRUPTED, error.detail, retry_after=error.retry_after, backend_down=error.backend_down
-        )
+        return error.as_kind(ErrorClass.INTERRUPTED)
 
     def in_run(self, error: Json) -> AdapterError:
         """An error of a stream whose run has begun."""

@@ -29,9 +29,7 @@ def nothing_sent() -> Iterator[None]:
     except AdapterError as error:
         if error.kind not in _UNHEARD:
             raise
-        raise AdapterError(
-            ErrorClass.UNREACHABLE, error.detail, retry_after=error.retry_after, backend_down=error.backend_down
-        ) from error
+        raise error.as_kind(ErrorClass.UNREACHABLE) from error
 
 
 class CopilotFailures(Failures):

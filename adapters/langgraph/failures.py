@@ -35,9 +35,7 @@ class LangGraphFailures(Failures):
         except AdapterError as error:
             if error.kind not in _UNANSWERED:
                 raise
-            raise self.error(
-                ErrorClass.INTERRUPTED, error.detail, retry_after=error.retry_after, backend_down=error.backend_down
-            ) from error
+            raise error.as_kind(ErrorClass.INTERRUPTED) from error
 
     def from_run(self, failed: RunError) -> AdapterError:
         """The error for the last event of a run that has failed."""

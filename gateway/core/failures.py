@@ -4,6 +4,7 @@ words; a retry only where owner, progress and error class make it safe, never af
 Source: docs/state-model.md, section 10 and retry table.
 """
 
+import math
 from enum import StrEnum
 
 from gateway.foundation.retry import backoff
@@ -104,8 +105,8 @@ def shown_finish(reason: str) -> str:
 
 
 def safe_text(failure: str, correlation_id: str, retry_after: int | None = None, refused: Refused | None = None) -> str:
-    """The text of a failure for the caller. `retry_after` is the number of seconds for which the gateway makes no
-    request to the backend; `refused` is the content that the backend refused."""
+    """The text of a failure for the caller. `retry_after` as of `time_until_retry`; `refused` is the content that the backend
+    refused."""
     text = _TEXTS.get(failure)
     if text is None:
         what = _CONTENTS[refused or "message"]
@@ -113,7 +114,7 @@ def safe_text(failure: str, correlation_id: str, retry_after: int | None = None,
         text = (
             f"The agent's backend refused {what}: {_REASONS[failure]}. {left} left out of the conversation from now on."
         )
-    later = f" After several failures in a row it is tried again in {retry_after} s." if retry_after is not None else ""
+    later = f" It can be asked again in {retry_after} s." if retry_after is not None else ""
     return f"{text}{later} (correlation id {correlation_id})"
 
 
@@ -125,6 +126,8 @@ _NOT_FOUND_WAIT = 1.0
 _LONGEST_WAIT = 4.0
 _LONGEST_RETRY_AFTER = 60.0
 """Seconds. A turn does not wait for a backend that asks for more; the caller may send the message again later."""
+_LONGEST_TOLD = 1e9
+"""Seconds. An adapter may name any number, infinity included; more than these is none."""
 
 
 class CallProgress(StrEnum):
@@ -168,3 +171,12 @@ def retry_wait(error: AdapterError, tries: int, remaining: float, jitter: float)
         return None
     wait += retry_after or 0.0
     return wait if wait < remaining else None
+
+
+def time_until_retry(error: AdapterError, resting: int | None) -> int | None:
+    """Seconds before which another message would fail as this one: `resting`, while the gateway makes no request to the
+    backend, else those that the backend named. None where nobody knows, or where time mends nothing."""
+    named = error.retry_after
+    if resting is not None or named is None or not error.kind.meaning.transient:
+        return resting
+    return math.ceil(named) if 0 < named < _LONGEST_TOLD else None

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gateway.a2a.model import INTERRUPTED, TERMINAL, Json
 from gateway.core import ownership
-from gateway.core.failures import INTERNAL, OWNER_CONFLICT, TOOL_OUTCOME_UNKNOWN, TURN_TIMEOUT
+from gateway.core.failures import INTERNAL, OWNER_CONFLICT, TOOL_OUTCOME_UNKNOWN, TURN_TIMEOUT, time_until_retry
 from gateway.core.replay import shown_answer
 from gateway.core.turn.commands import EndTurn
 from gateway.engine.cancellation import cancel_at_backend
@@ -57,8 +57,8 @@ class TurnRunner:
             async with asyncio.timeout(run.agent.policies.turn_timeout):
                 await self._rounds_and_calls()
         except AdapterError as error:
-            rest = self._context.runtime.breakers.rest(run.agent, error)
-            await self._fail(error.kind, error.detail, retry_after=rest, usage=error.usage)
+            wait = time_until_retry(error, self._context.runtime.breakers.rest(run.agent, error))
+            await self._fail(error.kind, error.detail, retry_after=wait, usage=error.usage)
         except TurnFailed as error:
             if not self._paused:
                 await self._fail(error.failure, error.detail)

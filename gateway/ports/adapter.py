@@ -343,6 +343,17 @@ class AdapterError(Exception):
         self.stale_connection = stale_connection
         self.usage = usage
 
+    def as_kind(self, kind: ErrorClass) -> "AdapterError":
+        """The same failure where it means something else: with another class, and all else that it says."""
+        return AdapterError(
+            kind,
+            self.detail,
+            retry_after=self.retry_after,
+            backend_down=self.backend_down,
+            stale_connection=self.stale_connection,
+            usage=self.usage,
+        )
+
 
 class Adapter(Protocol):
     """The client of one backend. It never stores, retries, runs the gateway's tools, or sees another context."""

@@ -108,14 +108,21 @@ async def test_109_the_time_that_the_backend_names_is_waited_for_within_bounds(c
     limited = [fails(ErrorClass.RATE_LIMITED, 7.0), fails(ErrorClass.RATE_LIMITED, 3600.0)]
     adapter = ScriptedAdapter(BR, *limited)
     core.agent(adapter)
-    assert reason(await core.send("1")) == why(ErrorClass.RATE_LIMITED)
+    task = await core.send("1")
+    assert reason(task) == safe_text(ErrorClass.RATE_LIMITED, CORRELATION_ID, 3600)
     assert core.waits == [7.5]
+    assert task.status.message is not None
+    assert task.status.message.metadata == {
+        "correlationId": CORRELATION_ID,
+        "errorClass": ErrorClass.RATE_LIMITED,
+        "retryAfter": 3600,
+    }
 
 
 async def test_109_no_try_is_waited_for_beyond_the_turns_own_time(core: Core) -> None:
     adapter = ScriptedAdapter(G, fails(ErrorClass.RATE_LIMITED, 30.0))
     core.agent(adapter, turn_timeout=20)
-    assert reason(await core.send("1")) == why(ErrorClass.RATE_LIMITED)
+    assert reason(await core.send("1")) == safe_text(ErrorClass.RATE_LIMITED, CORRELATION_ID, 30)
     assert core.waits == []
 
 

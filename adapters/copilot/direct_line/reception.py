@@ -102,7 +102,7 @@ class Reception:
                 self._deaf = error
             elif error.kind in NOT_PROCESSED - _OF_THE_CONVERSATION:
                 # It says nothing of the message, which may be processed.
-                raise AdapterError(ErrorClass.INTERRUPTED, error.detail, retry_after=error.retry_after) from error
+                raise error.as_kind(ErrorClass.INTERRUPTED) from error
             else:
                 raise
         finally:

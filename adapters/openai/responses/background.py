@@ -39,9 +39,7 @@ class BackgroundService(ResponsesService):
         except AdapterError as error:
             if not begun and error.kind is ErrorClass.BACKEND_FAILED:
                 # This is a failure of the server or proxy that received the request, not of the response.
-                raise self._failures.error(
-                    ErrorClass.INTERRUPTED, error.detail, backend_down=error.backend_down
-                ) from error
+                raise error.as_kind(ErrorClass.INTERRUPTED) from error
             if error.kind is not ErrorClass.INTERRUPTED and not error.kind.meaning.conclusive:
                 raise
             found = await self._found(call, request.items, error)

@@ -29,8 +29,8 @@ from tests.emulators.scripts import Cut, Fail, Item, NoTerminal, Pause, Raw, Say
 BINDINGS = pytest.mark.parametrize("values", [{}, {"transport": "HTTP+JSON"}], ids=["JSON-RPC", "HTTP+JSON"])
 
 
-def left_in(state: str, words: str = "Which?") -> Item:
-    message = {"messageId": words, "role": "ROLE_AGENT", "parts": [{"text": words}]}
+def left_in(state: str, words: str = "Which?", **metadata: Any) -> Item:
+    message = {"messageId": words, "role": "ROLE_AGENT", "parts": [{"text": words}], "metadata": metadata}
     return Item({"statusUpdate": {"status": {"state": f"TASK_STATE_{state}", "message": message}}})
 
 
@@ -83,6 +83,15 @@ async def test_a_task_that_fails_fails_the_call_with_the_agents_words(
     agent.script = plays(Say("par"), Fail(message="out of ink"))
     error = await failure(await reach(agent, **values))
     assert (error.kind, error.detail) == (ErrorClass.BACKEND_FAILED, "the task is failed: out of ink")
+
+
+@pytest.mark.parametrize(("named", "told"), [(90, 90), (1.5, 1.5), ("90", None), (True, None), (None, None)])
+async def test_the_wait_that_a_gateway_names_with_a_failure_is_passed_on(
+    agent: A2AAgent, reach: Reach, named: object, told: float | None
+) -> None:
+    agent.script = plays(left_in("FAILED", "out of ink", retryAfter=named))
+    error = await failure(await reach(agent))
+    assert (error.kind, error.retry_after) == (ErrorClass.BACKEND_FAILED, told)
 
 
 async def test_a_task_that_another_cancels_fails_the_call(agent: A2AAgent, reach: Reach) -> None:

@@ -24,7 +24,7 @@ def test_no_two_failures_have_the_same_text() -> None:
 
 
 @pytest.mark.parametrize("failure", list(ErrorClass))
-def test_a_resting_backend_is_reported_with_the_time(failure: str) -> None:
+def test_a_failure_that_lasts_is_told_with_the_time(failure: str) -> None:
     plain, text = safe_text(failure, "c0ffee"), safe_text(failure, "c0ffee", 23)
-    assert text == plain.replace(" (", " After several failures in a row it is tried again in 23 s. (")
+    assert text == plain.replace(" (", " It can be asked again in 23 s. (")
     assert len(text) < 300

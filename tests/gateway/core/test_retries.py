@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from gateway.core.failures import CallProgress, may_repeat, retry_wait
+from gateway.core.failures import CallProgress, may_repeat, retry_wait, time_until_retry
 from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
@@ -127,6 +127,28 @@ def test_a_time_that_the_backend_named_is_never_undercut(retry_after: float, jit
 @pytest.mark.parametrize("retry_after", [60.1, 86400.0, float("inf"), float("nan")])
 def test_a_backend_that_wants_too_long_a_wait_is_not_waited_for(retry_after: float) -> None:
     assert waits(ErrorClass.RATE_LIMITED, retry_after=retry_after) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "named", "resting", "told"),
+    [
+        (ErrorClass.RATE_LIMITED, 3600.0, None, 3600),
+        (ErrorClass.RATE_LIMITED, 0.2, None, 1),
+        (ErrorClass.BACKEND_FAILED, 61.5, None, 62),
+        (ErrorClass.RATE_LIMITED, None, None, None),
+        (ErrorClass.RATE_LIMITED, 0.0, None, None),
+        (ErrorClass.RATE_LIMITED, -1.0, None, None),
+        (ErrorClass.RATE_LIMITED, float("inf"), None, None),
+        (ErrorClass.RATE_LIMITED, float("nan"), None, None),
+        (ErrorClass.NOT_SERVED, 3600.0, None, None),
+        (ErrorClass.UNREACHABLE, None, 23, 23),
+        (ErrorClass.UNREACHABLE, 24.0, 23, 23),
+    ],
+)
+def test_the_caller_is_told_how_long_a_failure_lasts_where_that_is_known(
+    kind: ErrorClass, named: float | None, resting: int | None, told: int | None
+) -> None:
+    assert time_until_retry(AdapterError(kind, "", retry_after=named), resting) == told
 
 
 @pytest.mark.parametrize(("remaining", "expected"), [(10.0, [0.5, 1.0]), (1.0, [0.5]), (0.5, []), (-1.0, [])])

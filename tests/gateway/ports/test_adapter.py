@@ -1,6 +1,6 @@
 """The meaning of error classes."""
 
-from gateway.ports.adapter import HANDLE_LOST, MEANINGS, NOT_PROCESSED, ErrorClass, Processed
+from gateway.ports.adapter import HANDLE_LOST, MEANINGS, NOT_PROCESSED, AdapterError, ErrorClass, Processed
 
 
 def test_every_error_class_has_a_meaning() -> None:
@@ -22,3 +22,9 @@ def test_a_lost_handle_is_never_transient() -> None:
 
 def test_only_what_is_not_transient_is_conclusive() -> None:
     assert not any(kind.meaning.transient and kind.meaning.conclusive for kind in ErrorClass)
+
+
+def test_a_failure_that_means_something_else_says_all_that_it_said() -> None:
+    more = {"retry_after": 7.0, "backend_down": True, "stale_connection": True, "usage": {"input": 1}}
+    error = AdapterError(ErrorClass.BACKEND_FAILED, "why", **more)  # type: ignore[arg-type]
+    assert vars(error.as_kind(ErrorClass.INTERRUPTED)) == {"kind": ErrorClass.INTERRUPTED, "detail": "why", **more}

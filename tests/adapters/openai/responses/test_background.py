@@ -219,11 +219,14 @@ async def test_an_error_of_a_proxy_is_not_about_the_response(start: Start, build
         async def _retrieve(self, _: object) -> object:  # type: ignore[override]
             from starlette.responses import Response
 
-            return Response(status_code=502)
+            return Response(status_code=502, headers={"Retry-After": "90"})
 
     adapter = build(factory, await start(Down()), background=True)
     assert isinstance(adapter, CanResume)
-    assert await fault(adapter.resume(request("hi"), Ongoing("resp_1"))) is ErrorClass.INTERRUPTED
+    with pytest.raises(AdapterError) as caught:
+        await anext(adapter.resume(request("hi"), Ongoing("resp_1")))
+    error = caught.value
+    assert (error.kind, error.backend_down, error.retry_after) == (ErrorClass.INTERRUPTED, True, 90.0)
 
 
 async def test_it_can_be_cancelled_and_the_service_confirms(

@@ -155,9 +155,7 @@ class AnthropicSettings(CredentialSettings):
 
     def secrets(self) -> Iterator[str]:
         """Texts that no error may quote."""
-        for key in (self.api_key, *(server.authorization_token for server in self.mcp_servers)):
-            if key is not None:
-                yield key.get_secret_value()
-        if self.auth is not None:
-            yield from self.auth.secrets()
-        yield from self.connection_secrets()
+        yield from super().secrets()
+        for server in self.mcp_servers:
+            if server.authorization_token is not None:
+                yield server.authorization_token.get_secret_value()

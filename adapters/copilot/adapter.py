@@ -2,18 +2,18 @@
 
 from adapters.copilot.direct_line.adapter import DirectLineAdapter
 from adapters.copilot.direct_to_engine import EngineAdapter
-from adapters.copilot.settings import CopilotSettings
+from adapters.copilot.settings import CopilotSettings, DirectLineSettings, EngineSettings
 from adapters.copilot.targets import SHORTHAND
 from gateway.ports.adapter import AdapterFactory, StateKind
 from gateway.ports.conversation import HandleKind, StorageOwner
 
 
 def build(settings: CopilotSettings) -> DirectLineAdapter | EngineAdapter:
-    if settings.direct_line is not None:
-        return DirectLineAdapter(settings, settings.direct_line)
-    if settings.direct_to_engine is not None:
-        return EngineAdapter(settings, settings.direct_to_engine)
-    raise ValueError("needs either `direct_line` or `direct_to_engine`")
+    match settings.connection():
+        case DirectLineSettings() as line:
+            return DirectLineAdapter(settings, line)
+        case EngineSettings() as engine:
+            return EngineAdapter(settings, engine)
 
 
 _MODES = ("text/plain", "text/*", "application/json", "application/*", "image/*", "audio/*", "video/*")

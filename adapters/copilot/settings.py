@@ -5,11 +5,11 @@ from collections.abc import Hashable, Iterator
 from typing import Annotated, Literal, Self
 from urllib.parse import quote, urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from adapters.http.credentials.settings import Auth
 from adapters.http.settings import ApiKey, BaseUrl, Timeouts
-from gateway.config.connections import ConnectionSettings, plain_headers
+from gateway.config.connections import ConnectionSettings
 from gateway.config.settings import Settings, TimeLimit, WebUrl
 
 API_VERSION = "2022-03-01-preview"
@@ -65,6 +65,13 @@ class DirectLineSettings(Settings):
             raise ValueError("needs one of `secret`, `token_endpoint` and `token`")
         return self
 
+    @property
+    def credential(self) -> Hashable:
+        return self.secret, self.token_endpoint, self.token
+
+    def secrets(self) -> Iterator[str]:
+        yield from (key.get_secret_value() for key in (self.secret, self.token) if key is not None)
+
 
 class EngineSettings(Settings):
     """Direct to engine: the agent itself, without a channel between."""
@@ -102,6 +109,16 @@ class EngineSettings(Settings):
         return self
 
     @property
+    def credential(self) -> Hashable:
+        return self.token if self.auth is None else self.auth
+
+    def secrets(self) -> Iterator[str]:
+        if self.token is not None:
+            yield self.token.get_secret_value()
+        if self.auth is not None:
+            yield from self.auth.secrets()
+
+    @property
     def conversations(self) -> str:
         """The address of the agent's conversations, without a query."""
         if self.url is not None:
@@ -127,28 +144,24 @@ class CopilotSettings(ConnectionSettings):
 
     @model_validator(mode="after")
     def _check_connection(self) -> Self:
-        if (self.direct_line is None) == (self.direct_to_engine is None):
-            raise ValueError("needs either `direct_line` or `direct_to_engine`")
+        self.connection()
         return self
+
+    def connection(self) -> DirectLineSettings | EngineSettings:
+        """The one that is given. Raises: ValueError, before the settings are read to their end."""
+        match self.direct_line, self.direct_to_engine:
+            case DirectLineSettings() as line, None:
+                return line
+            case None, EngineSettings() as engine:
+                return engine
+        raise ValueError("needs either `direct_line` or `direct_to_engine`")
 
     @property
     def account(self) -> Hashable:
         """What tells agents of one address apart: the credentials, and how else they reach the service."""
-        line, engine = self.direct_line, self.direct_to_engine
-        given = (
-            (line.secret, line.token_endpoint, line.token) if line else (engine.token, engine.auth) if engine else ()
-        )
-        return (*given, *sorted(plain_headers(self.headers).items()), self.ca, self.proxy)
+        return self.connection().credential, self.way
 
     def secrets(self) -> Iterator[str]:
         """Texts that no error may quote."""
-        line, engine = self.direct_line, self.direct_to_engine
-        keys: tuple[SecretStr | None, ...] = (
-            line.secret if line else None,
-            line.token if line else None,
-            engine.token if engine else None,
-        )
-        yield from (key.get_secret_value() for key in keys if key is not None)
-        if engine is not None and engine.auth is not None:
-            yield from engine.auth.secrets()
+        yield from self.connection().secrets()
         yield from self.connection_secrets()

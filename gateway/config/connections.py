@@ -3,7 +3,7 @@ work is refused when it is read.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import unquote, urlsplit
@@ -73,6 +73,11 @@ class ConnectionSettings(Settings):
     def route(self) -> Route:
         proxy = None if self.proxy is None else Proxy.at(self.proxy.get_secret_value())
         return Route(self.ca, proxy, plain_headers(self.headers))
+
+    @property
+    def way(self) -> Hashable:
+        """What tells the ways to one address apart: another header may name another customer there."""
+        return tuple(sorted(plain_headers(self.headers).items())), self.ca, self.proxy
 
     def connection_secrets(self) -> Iterator[str]:
         """What no text may quote."""

@@ -10,7 +10,7 @@ from urllib.parse import quote_plus
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from adapters.http.settings import ApiKey
-from gateway.config.connections import ConnectionSettings, HeaderName, plain_headers
+from gateway.config.connections import ConnectionSettings, HeaderName
 from gateway.config.settings import LocalPath, Settings, Text, WebUrl
 
 _SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]*")
@@ -160,9 +160,7 @@ class CredentialSettings(ConnectionSettings):
     @property
     def account(self) -> Hashable:
         """What tells agents of one address apart: the credentials, and how else they reach the service."""
-        more = tuple(sorted(plain_headers(self.headers).items())), self.ca, self.proxy
-        credential = self.api_key if self.auth is None else self.auth
-        return credential if more == ((), None, None) else (credential, *more)
+        return self.api_key if self.auth is None else self.auth, self.way
 
     def secrets(self) -> Iterator[str]:
         """Texts that no error may quote."""

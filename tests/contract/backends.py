@@ -65,7 +65,7 @@ class Row:
     """`settings` are those of an agent for the emulator at this address, `more` those that choose the way. `asks` says that the
     service may ask before it runs a tool of its own, `calls` that it calls functions of the gateway,
     `repeats` that a request of unknown outcome is made again where nothing can be spoiled, `doubles` that the service tells
-    nothing of a message whose sender died before it heard of a run, so that the message may be said again."""
+    nothing of a message whose sender died before it heard of a run, so that the message is said twice."""
 
     type: str
     way: str

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx2
 import pytest
@@ -118,9 +119,9 @@ def _accepted(database: Path) -> list[str]:
 
 async def check(
     http: httpx2.AsyncClient, database: Path, story: Story, due: Iterable[str] = (), *, doubles: bool = False
-) -> None:
+) -> bool:
     """What was acknowledged is there and has ended, and well where it is `due`; a repeat runs once; the next turn knows all
-    that was said, once unless the backend `doubles`."""
+    that was said, once unless the backend `doubles`. Gives whether anything was said to it twice."""
     caller = A2A(http, "agent")
     await all_ended(database)
     assert violations(database) == []
@@ -150,10 +151,10 @@ async def check(
     following = await caller.send("next", "c")
     assert why(following) == ("TASK_STATE_COMPLETED", "")
     told = text_of(following).split(" | ")
-    if doubles:
-        told = [text for text, _ in groupby(told)]
-    assert told == [*accepted, "next"]
+    once = [text for text, _ in groupby(told)] if doubles else told
+    assert once == [*accepted, "next"]
     assert violations(database) == []
+    return told != once
 
 
 async def _check_deleted(http: httpx2.AsyncClient, database: Path, story: Story) -> None:
@@ -172,9 +173,16 @@ async def _check_deleted(http: httpx2.AsyncClient, database: Path, story: Story)
             await A2A(http, "agent").send("more", "d")
 
 
-async def sweep(folder: Path, kind: str, pattern: str) -> list[str]:
-    """The points that killed, in order."""
+class Swept(NamedTuple):
+    """The points that killed, in order, and whether the backend was told anything twice behind any of them."""
+
+    points: list[str]
+    doubled: bool
+
+
+async def sweep(folder: Path, kind: str, pattern: str) -> Swept:
     points: list[str] = []
+    doubled = False
     async with asyncio.timeout(BOUND_SECONDS), backend_of(kind) as backend, fork_server() as server:
 
         def begin() -> Story:
@@ -195,5 +203,5 @@ async def sweep(folder: Path, kind: str, pattern: str) -> list[str]:
             due = tasks_to_complete(run.database, repeats=kind not in OF_THE_MATRIX or OF_THE_MATRIX[kind].repeats)
             async with run.next_process() as http:
                 doubles = kind in OF_THE_MATRIX and OF_THE_MATRIX[kind].doubles
-                await check(http, run.database, story, due, doubles=doubles)
-    return points
+                doubled |= await check(http, run.database, story, due, doubles=doubles)
+    return Swept(points, doubled)

@@ -28,7 +28,7 @@ def _phases(points: list[str]) -> list[str]:
 async def test_a_process_that_dies_at_any_point_loses_and_doubles_nothing(
     tmp_path: Path, owner: str, pattern: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    points = await sweep(tmp_path / "run", owner, pattern)
+    points, _ = await sweep(tmp_path / "run", owner, pattern)
     with capsys.disabled():
         print(f"\n{len(points)} points {pattern} were tried with the history at the {owner}")  # noqa: T201
     match pattern:

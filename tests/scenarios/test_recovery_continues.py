@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.a2a.model import Artifact, Part, SendMessageConfiguration, SendMessageRequest, TaskState
 from gateway.a2a.tool_calls import URI
@@ -304,6 +305,30 @@ async def test_agents_are_used_until_what_was_being_taken_up_with_them_has_ended
 
 
 # --- what was under way -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ownership", [G, BR, BS], ids=["G", "BR", "BS"])
+async def test_109d_a_refused_call_that_another_process_makes_again_is_the_very_request_that_was_refused(
+    tmp_path: Path, ownership: Ownership
+) -> None:
+    """The adapter makes its key out of it, such as the `messageId` of A2A, by which a backend may know a repeat."""
+    path = tmp_path / "ledger.db"
+    refused = ScriptedAdapter(
+        ownership, [CallStarted("r1"), CallCompleted("r1", state={"n": 1})], [AdapterError(ErrorClass.RATE_LIMITED, "")]
+    )
+    async with running_core(path, prefix="one") as one:
+        one.agent(refused)
+        await one.send("1", context="c")
+        one.waits.held = Pause()
+        task = await one.send("2", context="c", at_once=True)
+        await soon(one.waits.held.reached.wait())
+    adapter = ScriptedAdapter(ownership, says("b", "r1" if ownership is BS else "r2"))
+    async with survivor(path, adapter) as two:
+        await soon(two.runner.idle())
+        assert answer(await two.get(task.id)) == "b"
+    first, again = (replace(each, deadline=0.0) for each in (refused.requests[1], adapter.requests[0]))
+    assert again == first
+    assert violations(path) == []
 
 
 @pytest.mark.parametrize(

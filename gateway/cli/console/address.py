@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from gateway.cli.console.output import ExitCode, Stop, program
+from gateway.config.problems import display
 from gateway.foundation.addresses import is_loopback
 from gateway.foundation.route import check_proxy
 
@@ -157,14 +158,20 @@ def _proxy_variable(kind: str) -> str:
 
 
 def read_url(url: str) -> str:
-    """The same URL. Raises: Stop (2) unless it is one of a host over HTTP."""
+    """The same URL. Raises: Stop (2) unless it is one of a host over HTTP, without credentials."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        credentials = "@" in parts.netloc
     except ValueError:
-        usable = False
+        usable = credentials = False
     if not usable or any(character.isspace() for character in url):
-        raise Stop(ExitCode.USAGE, f"{url!r} is no address; write one such as http://127.0.0.1:8080")
+        raise Stop(ExitCode.USAGE, f"{display(url)} is no address; write one such as http://127.0.0.1:8080")
+    if credentials:
+        raise Stop(
+            ExitCode.USAGE,
+            f"{display(url)} must have no user or password in it: addresses are shown; use --key or --header",
+        )
     return url
 
 

@@ -80,6 +80,12 @@ def test_a_malformed_url_is_refused(url: str) -> None:
         read_url(url)
 
 
+@pytest.mark.parametrize("credentials", ["me:hidden", "hidden", "me:hid@den", "me:hid/den", "me:hid den"])
+def test_an_address_with_credentials_is_refused_without_showing_them(credentials: str) -> None:
+    with pytest.raises(Stop, match=r"^'http://\*\*\*@host' (is no address|must have no user or password)"):
+        read_url(f"http://{credentials}@host")
+
+
 def test_headers_are_names_and_values() -> None:
     assert read_headers(["Authorization: Bearer a:b", "X_y:1", "Empty:"]) == {
         "Authorization": "Bearer a:b",

@@ -219,9 +219,11 @@ async def test_a_receiver_that_is_not_there_leaves_no_ring_of_objects() -> None:
     lookup.close()
 
 
-async def test_an_answer_that_is_no_http_leaves_no_ring_of_objects() -> None:
+@pytest.mark.parametrize("sent", [b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"])
+async def test_an_answer_that_is_no_http_or_is_cut_leaves_no_ring_of_objects(sent: bytes) -> None:
     async def answer(exchange: Exchange) -> None:
-        await exchange.send(b"nonsense\r\n\r\n")
+        await exchange.send(sent)
+        exchange.writer.close()
 
     async with raw_backend(answer) as server:
         client = HttpClient(Timeouts(), Failures(()))

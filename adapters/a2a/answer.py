@@ -96,7 +96,7 @@ class AnswerReader:
 
     def __post_init__(self) -> None:
         known = self.waiting or Waiting(task="", ours="")
-        self.tools = ToolCallReader({each.id: each for each in known.asked}, frozenset(known.calls))
+        self.tools = ToolCallReader({each.id: each for each in known.asked}, frozenset(known.calls), dict(known.given))
         self.artifacts = dict.fromkeys(known.artifacts)
 
     def receive(self, found: StreamResponse) -> list[AdapterEvent]:

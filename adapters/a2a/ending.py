@@ -78,6 +78,7 @@ def _waiting(reader: AnswerReader, status: TaskStatus, ours: str, questions: tup
         consent=status.state is TaskState.AUTH_REQUIRED,
         artifacts=tuple(reader.artifacts)[-state.GIVEN :],
         calls=tuple(reader.tools.told)[-state.GIVEN :],
+        given=dict(list(reader.tools.given.items())[-state.GIVEN :]),
         asked=questions,
     )
 

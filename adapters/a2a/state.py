@@ -24,7 +24,8 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     """A task of the agent that waits. `ours` is the gateway's task that shows it, `since` names the status with which it
-    waits. `artifacts` and tool calls (`calls`) were given out already, by their ids."""
+    waits. `artifacts` and tool calls (`calls`) were given out already, by their ids; `given` are the ids of those whose outcome
+    has not come, under which they were given out."""
 
     task: str
     ours: str
@@ -32,6 +33,7 @@ class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     consent: bool = False
     artifacts: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
+    given: dict[str, str] = {}
     asked: tuple[Asked, ...] = ()
 
 

@@ -23,10 +23,12 @@ _RUN = ":run"
 @dataclass(slots=True)
 class ToolCallReader:
     """`asked` are the questions that the request has answered, `known` the calls that were given out before it. `told` are
-    all that were given out, by their ids."""
+    all that were given out, by their ids. `given` are the ids under which those were given out whose outcome has not come, with
+    those of the known calls to begin with."""
 
     asked: dict[str, Asked]
     known: frozenset[str] = frozenset()
+    given: dict[str, str] = field(default_factory=dict)
     told: dict[str, None] = field(default_factory=dict)
     _held: dict[str, Asked] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)
@@ -34,7 +36,7 @@ class ToolCallReader:
     def __post_init__(self) -> None:
         # A call that was approved is given out when it runs.
         self.told = {call: None for call in self.known if call not in self.asked}
-        self._ended = set(self.told)
+        self._ended = self.told.keys() - self.given.keys()
 
     def part(self, part: Part) -> list[AdapterEvent] | None:
         """The events of a part that is about a call of the agent's own; None for any other part."""
@@ -99,7 +101,7 @@ class ToolCallReader:
         self.told[call] = None
         question = self.asked.get(call)
         known = self._held.pop(call, question) or Asked(call, name, "{}")
-        public = call if question is None else f"{call}{_RUN}"
+        public = self.given[call] = call if question is None else f"{call}{_RUN}"
         server = known.server or None
         yield ToolCallAnnounced(public, known.name, handled=True, server=server)
         yield ToolCallReady(
@@ -118,7 +120,7 @@ class ToolCallReader:
             return
         yield from self._runs(call, name)
         self._ended.add(call)
-        public = f"{call}{_RUN}" if call in self.asked else call
+        public = self.given.pop(call, call)
         failed = phase in ENDS and phase not in GOOD_ENDS
         match response:
             case {"error": {"message": str(words)}, **more} if not more:

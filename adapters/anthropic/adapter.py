@@ -13,15 +13,17 @@ from adapters.anthropic.failures import AnthropicFailures
 from adapters.anthropic.files import Files
 from adapters.anthropic.request import RequestBody, continued, usable_container, with_container
 from adapters.anthropic.settings import AnthropicSettings
-from adapters.anthropic.stream import MessageParser
+from adapters.anthropic.stream import MessageParser, SoFar
 from adapters.anthropic.targets import SHORTHAND
 from adapters.http.client import EventStream, HttpClient
 from adapters.http.credentials.signing import signing_of
+from gateway.a2a.model import Json
 from gateway.foundation.clock import Clock
 from gateway.ports.adapter import (
     AdapterError,
     AdapterEvent,
     AdapterFactory,
+    AnswerPaused,
     CallStarted,
     ErrorClass,
     ServiceRequest,
@@ -58,17 +60,15 @@ class AnthropicAdapter:
         await self._http.aclose()
 
     async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
-        container = usable_container(request.state, self._clock.now())
-        body = self._body.of(request, container)
-        parser = MessageParser(self._failures, self._model)
-        pauses, started = 0, False
+        known = SoFar() if request.so_far is None else msgspec.convert(request.so_far, SoFar)
+        parser = MessageParser(self._failures, self._model, known)
+        container, asked = self._container(known.state, request.state), self._body.of(request)
         try:
             while True:
+                body = continued(asked, known.said, container)
                 async with AsyncExitStack() as stack:
                     stream = await self._open(stack, body, parser, lenient=container is not None)
-                    if not started:
-                        started = True
-                        yield CallStarted()
+                    yield CallStarted()
                     async for batch in stream:
                         for data in batch:
                             for event in parser.receive(data):
@@ -76,22 +76,26 @@ class AnthropicAdapter:
                         if parser.ended:
                             break
                     stream.answered = parser.ended
-                    if not (parser.ended and parser.paused and pauses < _MOST_PAUSES):
+                    if not (parser.ended and parser.paused and known.pauses < _MOST_PAUSES):
                         last = parser.finish()
-                        for name in dict.fromkeys(parser.files):
+                        for name in dict.fromkeys(known.files):
                             yield await self._files.fetch(name)
                         for event in last:
                             yield event
                         return
-                pauses += 1
-                container = usable_container(parser.state, self._clock.now())
-                body = continued(body, parser.go_on(), container)
+                parser.go_on()
+                container = self._container(known.state, request.state)
+                yield AnswerPaused(msgspec.to_builtins(known))
         except AdapterError as error:
             error.usage = parser.usage
             if error.kind is ErrorClass.HANDLE_EXPIRED:
                 # It is that of a container, and not of the conversation.
                 error.kind = ErrorClass.NOT_SERVED
             raise
+
+    def _container(self, latest: Json, earlier: Json) -> str | None:
+        """The id of the container of the answer so far, or of an earlier answer."""
+        return usable_container(earlier if latest is None else latest, self._clock.now())
 
     async def _open(self, stack: AsyncExitStack, body: Block, parser: MessageParser, *, lenient: bool) -> EventStream:
         """The stream of an answer. `lenient`: the container in the body is that of an earlier answer, and where the service
@@ -101,7 +105,7 @@ class AnthropicAdapter:
         except AdapterError as error:
             if not (lenient and error.kind is ErrorClass.HANDLE_EXPIRED):
                 raise
-        parser.state = {}
+        parser.known.state = {}
         return await stack.enter_async_context(self._stream(with_container(body, None)))
 
     def _stream(self, body: Block) -> EventStream:

@@ -20,6 +20,9 @@ Block = dict[str, Json]
 
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 PDF = "application/pdf"
+LONGEST_TITLE = 255
+"""Characters of the title of a document. The service takes 500, and 255 in a citation, which goes back with a paused answer."""
+
 BESIDE = "beside_answer"
 """The key in the metadata of a part that callers get, and that the model does not need back."""
 
@@ -72,7 +75,7 @@ class UserContent:
         return self._document(part, {"type": "text", "media_type": "text/plain", "data": text})
 
     def _document(self, part: Part, source: Block) -> Block:
-        title = {"title": part.filename} if part.filename else {}
+        title = {"title": part.filename[:LONGEST_TITLE]} if part.filename else {}
         return {"type": "document", "source": source, **title, **self._citations}
 
 

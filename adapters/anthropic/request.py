@@ -46,9 +46,8 @@ class RequestBody:
         fixed = {"model": settings.model, "max_tokens": settings.max_tokens, "stream": True}
         self._fields = {**fixed, **given, **settings.extra_body}
 
-    def of(self, request: ServiceRequest, container: str | None = None) -> Block:
-        """`container` is the id of the one that the conversation has used last. Raises: AdapterError for content that the
-        service does not take."""
+    def of(self, request: ServiceRequest) -> Block:
+        """Raises: AdapterError for content that the service does not take."""
         messages = encode_messages(request.items, self._model, self._content)
         if not messages or messages[-1]["role"] != "user":
             raise self._failures.error(ErrorClass.REJECTED, "the message has no content for the model")
@@ -56,7 +55,7 @@ class RequestBody:
         if self._thinking is not None and not (self._thinking["type"] == "enabled" and lacks_thinking(messages)):
             body["thinking"] = self._thinking
         self._mark_messages(messages)
-        return body if container is None else with_container(body, container)
+        return body
 
     def probe(self, words: str) -> Block:
         """The cheapest request for an answer."""
@@ -90,13 +89,10 @@ class RequestBody:
 
 
 def continued(body: Block, content: Sequence[Block], container: str | None = None) -> Block:
-    """The request for the rest of an answer that the service has paused, in the container of that answer."""
-    *before, last = body["messages"]
-    if last["role"] == "assistant":
-        messages = [*before, {**last, "content": [*last["content"], *content]}]
-    else:
-        messages = [*before, last, {"role": "assistant", "content": list(content)}]
-    body = {**body, "messages": messages}
+    """The request for the rest of an answer that began with this content and was paused by the service, or for the whole of it.
+    `container` is the id of the one that the conversation has used last."""
+    said = [{"role": "assistant", "content": list(content)}] if content else []
+    body = {**body, "messages": [*body["messages"], *said]}
     return body if container is None else with_container(body, container)
 
 

@@ -26,22 +26,31 @@ _SECRET = "encrypted_"  # noqa: S105
 _OWN_CALLS = replay.USES | {"tool_use"}
 
 
+class SoFar(msgspec.Struct):
+    """What is known of an answer when the service pauses in it. `said` are its blocks, `ids` the ids of the events of its calls
+    by the ids of the service, `name` is the id of its last message."""
+
+    said: list[Block] = []
+    pauses: int = 0
+    state: Json = None
+    files: list[str] = []
+    ids: dict[str, str] = {}
+    cited: list[Json] = []
+    name: str = ""
+
+
 class MessageParser:
     """One answer of the model, in one message or, where the service pauses, in several. `receive` takes the data of every
     event until the parser has `ended`; then `finish` is called, or `go_on` where the message was `paused`. `usage` is the
-    report of tokens so far, also of an answer that failed. `state` is what the next request needs besides the conversation: the
-    container of the service's tools. `files` are the ids of the files that these have written."""
+    report of tokens so far, also of an answer that failed. `known.said` are the blocks of the messages that were paused,
+    `known.state` is what the next request needs besides the conversation: the container of the service's tools. `known.files`
+    are the ids of the files that these have written."""
 
-    def __init__(self, failures: Failures, model: str) -> None:
-        self.state: Json = None
-        self.files: list[str] = []
+    def __init__(self, failures: Failures, model: str, known: SoFar | None = None) -> None:
+        self.known = SoFar() if known is None else known
         self._failures = failures
         self._model = model
         self._earlier: Json = None
-        self._ids: dict[str, str] = {}
-        """The id of the events of each call, by the id of the service."""
-        self._cited: list[Json] = []
-        self._name = ""
         self._begin()
 
     def _begin(self) -> None:
@@ -74,12 +83,12 @@ class MessageParser:
             raise self._failures.from_event(event.error)
         return ()
 
-    def go_on(self) -> list[Block]:
-        """The blocks of the message, which the next message of the answer continues."""
-        content = [block.whole for block in self._blocks]
+    def go_on(self) -> None:
+        """The next message of the answer continues this one."""
+        self.known.pauses += 1
+        self.known.said += [block.whole for block in self._blocks]
         self._earlier = self.usage
         self._begin()
-        return content
 
     def finish(self) -> Sequence[port.AdapterEvent]:
         """Raises: AdapterError when the stream ended before the answer did, or the model refuses to answer."""
@@ -89,13 +98,13 @@ class MessageParser:
             raise self._refusal()
         reason = self._stop_reason
         finish = None if reason is None or reason in _COMPLETE else self._failures.detail(reason)
-        return (*self._citations(), port.CallCompleted(usage=self.usage, finish=finish, state=self.state))
+        return (*self._citations(), port.CallCompleted(usage=self.usage, finish=finish, state=self.known.state))
 
     # --- the message
 
     def _message_start(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         if event.message is not None:
-            self._name = event.message.id or self._name
+            self.known.name = event.message.id or self.known.name
             self._usage = merged(self._usage, event.message.usage)
             self._use_container(event.message.container)
         return ()
@@ -110,7 +119,7 @@ class MessageParser:
 
     def _use_container(self, container: Json) -> None:
         if isinstance(container, dict):
-            self.state = {"container": {name: container.get(name) for name in ("id", "expires_at")}}
+            self.known.state = {"container": {name: container.get(name) for name in ("id", "expires_at")}}
 
     def _message_stop(self, _: wire.Event) -> Sequence[port.AdapterEvent]:
         self.ended = True
@@ -174,7 +183,7 @@ class MessageParser:
         kind = block.kind
         if kind == "text":
             if block.citations:
-                self._cited.append({"text": block.text, "citations": [_shown(each) for each in block.citations]})
+                self.known.cited.append({"text": block.text, "citations": [_shown(each) for each in block.citations]})
         elif kind in replay.THINKING:
             yield port.ItemReady(replay.kept_thinking(block.whole, self._model))
         elif kind == "tool_use":
@@ -189,18 +198,18 @@ class MessageParser:
             yield port.ToolCallReady(block.call_id, self._tool(block), block.arguments_text, True, _server(block))
         elif replay.is_result(block.kind):
             given = whole.get("tool_use_id")
-            call_id = self._ids.get(given, given) if isinstance(given, str) else ""
-            self.files += named_files(whole.get("content"))
+            call_id = self.known.ids.get(given, given) if isinstance(given, str) else ""
+            self.known.files += named_files(whole.get("content"))
             yield port.ToolResultReady(call_id, _output(whole.get("content")), _is_error(whole))
 
     def _new_id(self, given: Json) -> str:
         """The id of the service, unless it gave none, or gave it to another call of the answer."""
-        if isinstance(given, str) and given and given not in self._ids:
-            self._ids[given] = given
+        if isinstance(given, str) and given and given not in self.known.ids:
+            self.known.ids[given] = given
             return given
         made = f"toolu_{token_hex(12)}"
         if isinstance(given, str):
-            self._ids[given] = made
+            self.known.ids[given] = made
         return made
 
     def _tool(self, block: GrowingBlock) -> str:
@@ -211,9 +220,9 @@ class MessageParser:
 
     def _citations(self) -> Iterator[port.AdapterEvent]:
         """What the answer rests on, beside it."""
-        if self._cited:
-            part = Part(data={"citations": self._cited}, media_type="application/json", metadata={BESIDE: True})
-            name = f"citations-{self._name or token_hex(12)}"
+        if self.known.cited:
+            part = Part(data={"citations": self.known.cited}, media_type="application/json", metadata={BESIDE: True})
+            name = f"citations-{self.known.name or token_hex(12)}"
             yield port.ArtifactReady(Artifact(artifact_id=name, name="citations", parts=(part,)), last_chunk=True)
 
     _READERS: ClassVar[Mapping[str, Callable[["MessageParser", wire.Event], Sequence[port.AdapterEvent]]]] = {

@@ -27,7 +27,7 @@ CONTEXT_STUCK = "context-stuck"
 _TEXTS: dict[str, str] = {
     ErrorClass.UNREACHABLE: "The agent's backend could not be reached.",
     ErrorClass.RATE_LIMITED: "The agent's backend is at its rate limit; try again later.",
-    ErrorClass.LOCKED: "The conversation is in use at the agent's backend; try again in a few seconds.",
+    ErrorClass.LOCKED: "The conversation is in use at the agent's backend; try again when what runs in it has ended.",
     ErrorClass.UNAUTHORISED: "The gateway is not authorised at the agent's backend.",
     ErrorClass.NOT_SERVED: "The agent's backend does not serve this agent as it is set up; its settings need a look.",
     ErrorClass.HANDLE_NOT_FOUND: "The agent's backend no longer knows this conversation; start a new context.",
@@ -73,6 +73,15 @@ SGLang, vLLM and Zhipu, in small letters."""
 
 GAP = "contextGap"
 """The key of the metadata that says that the backend does not know the answer; its value is the reason."""
+
+BACKEND_CANCELLED = "backendCancelled"
+"""The key of the metadata that says whether the backend has confirmed that it works no more for a turn that was ended early."""
+
+STOPPED: dict[bool, str] = {
+    True: "The agent's backend has confirmed that it has stopped.",
+    False: "The agent's backend has not confirmed that it has stopped; it may still work on this.",
+}
+"""What callers are told of a backend that would go on without a listener."""
 
 _CONTENTS: dict[Refused, str] = {
     "message": "this message",

@@ -43,6 +43,8 @@ TOOL_CALL: Mapping[ToolCallStatus | None, AbstractSet[ToolCallStatus]] = {
     # RUNNING follows RUNNING when the process of an idempotent tool died.
     ToolCallStatus.RUNNING: SETTLED | {ToolCallStatus.RUNNING, ToolCallStatus.PENDING_CONSENT},
     ToolCallStatus.PENDING_CONSENT: _REFUSED | {ToolCallStatus.APPROVED},
+    # The backend may report the outcome with a later service call of the turn.
+    ToolCallStatus.EXTERNAL: {ToolCallStatus.COMPLETED, ToolCallStatus.FAILED},
 }
 
 

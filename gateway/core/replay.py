@@ -55,6 +55,10 @@ class Replay:
         earlier = {call.facts.id for call in before.calls}
         self.calls = [call for call in shown.calls if call.facts.id not in earlier]
         self._call_parts = {_CallPart(call.facts.id, ends) for call in self.calls for ends in {False, call.ended}}
+        # The outcome of a call of an earlier service call may come with this one.
+        begun = {call.facts.id for call in before.calls if not call.ended}
+        ended = {call.facts.id for call in shown.calls if call.ended}
+        self._call_parts |= {_CallPart(call, ends=True) for call in begun & ended}
         self._untold = set(self._call_parts)
         self._messages = shown.messages - before.messages
         self._said = self._begin(before.parts)

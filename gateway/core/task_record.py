@@ -11,7 +11,7 @@ from gateway.a2a import model, tool_calls
 from gateway.a2a.model import Artifact, Message, Task
 from gateway.a2a.tool_calls import ENDS, URI, CallFacts, Channel, Exposure, Rendering
 from gateway.core import usage
-from gateway.core.failures import FINISH, GAP, REFUSED
+from gateway.core.failures import BACKEND_CANCELLED, FINISH, GAP, REFUSED
 from gateway.ledger.events import Update, logged
 from gateway.ledger.tasks import Refused, StoredArtifact, TurnRecord
 
@@ -268,7 +268,7 @@ def _metadata(status: model.TaskStatus, outputs: Sequence[TurnOutput]) -> dict[s
     # How the last turn ended, after which a task never continues: what the event of its end says in the same place.
     told = status.message.metadata if status.message is not None else None
     if told:
-        found.update({name: told[name] for name in (REFUSED, FINISH, GAP) if name in told})
+        found.update({name: told[name] for name in (REFUSED, FINISH, GAP, BACKEND_CANCELLED) if name in told})
     return found
 
 

@@ -29,7 +29,7 @@ from gateway.ledger.points import CommitPoint
 from gateway.ledger.states import ServiceCallStatus, TurnStatus
 from gateway.ledger.tasks import EventRow, Reveal
 from gateway.ledger.threads import DeleteOrphan, LeaveOut, MarkHandleLost, MarkUnsynced, Rewind, ThreadRecord
-from gateway.ledger.tool_calls import ToolStarts, ToolWaits
+from gateway.ledger.tool_calls import ToolReported, ToolStarts, ToolWaits
 from gateway.ledger.turns import Suspend
 from gateway.ports.adapter import HANDLE_LOST, MEANINGS
 from gateway.ports.capabilities import CanResume, Ongoing
@@ -141,6 +141,9 @@ class CommandExecutor:
                 return [ToolStarts(thread.id, thread.generation, command.id, now)]
             case commands.PauseTool():
                 return [ToolWaits(thread.id, thread.generation, command.id, command.expires_at)]
+            case commands.ReportTool(id=id_, status=ended, outcome=outcome):
+                generation = ownership.apply_points(thread, before).generation
+                return [ToolReported(thread.id, generation, id_, ended, outcome)]
             case commands.EndTool():
                 generation = ownership.apply_points(thread, before).generation
                 return [commit_points.tool_ends(thread.id, generation, run.turn, run.service_call, command)]

@@ -214,6 +214,12 @@ def call_facts(call: ToolCallRecord) -> CallFacts:
     return CallFacts(call.id, call.name, call.round, call.sequence, call.executor, call.server, timestamp(call.at))
 
 
+def unreported_call(call: ToolCallRecord) -> ToolCall:
+    """A call that the backend runs, and of which it has not reported the outcome."""
+    facts, status = call_facts(call), ToolCallStatus.EXTERNAL
+    return ToolCall(facts, call.external_id, call.arguments, handled=True, status=status, shown=True)
+
+
 def _call(asked: AskedCall, links: tuple[ConsentLink, ...], identities: Mapping[str, str]) -> ToolCall:
     call = asked.call
     return ToolCall(

@@ -12,6 +12,7 @@ from typing import TypeGuard
 import structlog
 from msgspec.structs import replace
 
+from gateway.a2a.model import Json
 from gateway.core import ownership
 from gateway.core.failures import CallProgress, may_repeat, retry_wait
 from gateway.core.history import Doubt, narrower
@@ -33,6 +34,7 @@ from gateway.ports.adapter import (
     Adapter,
     AdapterError,
     AdapterEvent,
+    AnswerPaused,
     CallStarted,
     ErrorClass,
     Processed,
@@ -61,7 +63,8 @@ def can_resume(adapter: Adapter, names: Ongoing | None, error: AdapterError) -> 
 @dataclass(slots=True)
 class ServiceCallLoop:
     """Makes the service calls of one turn, one after another. `tries` is the number of failed tries of the current
-    call, `phase` the progress of the current try. `seen` is the output that was shown when the call began."""
+    call, `phase` the progress of the current try. `seen` is the output that was shown when the call began.
+    `so_far` is that of the last pause in the answer."""
 
     context: TurnContext
     executor: CommandExecutor
@@ -69,6 +72,7 @@ class ServiceCallLoop:
     _phase: CallProgress = CallProgress.SENT
     _tries: int = 0
     _seen: ShownOutput | None = None
+    _so_far: Json = None
 
     async def make(self) -> None:
         """The next call, to its end. Raises: AdapterError or any fault of the adapter; TurnFailed, Parked, Conflict."""
@@ -104,6 +108,7 @@ class ServiceCallLoop:
         """The request of the call, and its names if it is under way already, in a turn that was taken over."""
         context, point = self.context, self.context.run.resume_point
         context.attempt, context.call, context.doubt, context.doubtful, self._tries = 0, Ongoing(), None, None, 0
+        self._so_far = None
         again = None
         if point is not None:
             context.attempt, context.base, again, self._seen = (
@@ -132,6 +137,10 @@ class ServiceCallLoop:
             async for event in events:
                 if type(event) is StartedOver:
                     self._begin_again()
+                    continue
+                if type(event) is AnswerPaused:
+                    # What follows is a request of its own, of which nothing has come.
+                    self._so_far, self._phase, self._tries = event.so_far, CallProgress.SENT, 0
                     continue
                 if type(event) is not CallStarted:
                     phase = CallProgress.EMITTED
@@ -179,6 +188,7 @@ class ServiceCallLoop:
 
     def _begin_again(self) -> None:
         """The call repeats its events from the beginning: the replay filters out what was shown of it."""
+        self._so_far = None
         shown = self._shown()
         replay = self.executor.replay = Replay(self._seen or shown, shown)
         self.context.machine.replay_call(replay.answer, replay.before, replay.calls)
@@ -205,11 +215,18 @@ class ServiceCallLoop:
             made = context.call.handle if static and thread.handle is None else None
             reread = await self._wait(error, wait)
             again = await self._preparation.request() if reread else request
+            if self._so_far is not None:
+                return replace(again, so_far=self._so_far)
             return again if made is None else await self._in_conversation(made, again)
         following = ownership.rebuild_ownership(error.kind, thread, declared, run.agent.policies, stuck=stuck)
-        if following is None or self._phase is CallProgress.EMITTED:
+        if following is None or self._has_said:
             raise error
         return await self._rebuild(error, following)
+
+    @property
+    def _has_said(self) -> bool:
+        """Whether a part of the answer is known, so that no other request can be made for it."""
+        return self._phase is CallProgress.EMITTED or self._so_far is not None
 
     async def _in_conversation(self, made: str, request: ServiceRequest) -> ServiceRequest:
         """The request in the conversation that an earlier try has made, and in which nothing was said."""
@@ -219,7 +236,7 @@ class ServiceCallLoop:
     async def _doubt(self, error: AdapterError) -> Doubt | None:
         """The part of a refused request that the next request does without, or None when there is no next request."""
         context = self.context
-        if not error.kind.meaning.refuses_content or self._phase is CallProgress.EMITTED:
+        if not error.kind.meaning.refuses_content or self._has_said:
             return None
         # A conversation that is too long has nothing at fault in it: its window is the operator's to choose.
         carried = () if error.kind is ErrorClass.OVERFLOW else await context.suspects()

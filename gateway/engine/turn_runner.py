@@ -8,13 +8,12 @@ import asyncio
 import sys
 
 import structlog
-from msgspec.structs import replace
 
 from gateway.a2a.model import INTERRUPTED, TERMINAL, Json
 from gateway.core import ownership
 from gateway.core.failures import INTERNAL, OWNER_CONFLICT, TOOL_OUTCOME_UNKNOWN, TURN_TIMEOUT, time_until_retry
 from gateway.core.replay import shown_answer
-from gateway.core.turn.commands import EndTurn
+from gateway.engine import paused_turn
 from gateway.engine.cancellation import cancel_at_backend
 from gateway.engine.executor import CommandExecutor
 from gateway.engine.preparation import CallPreparation, Parked
@@ -69,8 +68,8 @@ class TurnRunner:
                 # What was decided stays decided, and is taken up again later. Source: docs/state-model.md, scenario 116.
                 log.warning("turn.not-resumed", task=run.live.id, failure=error.failure, detail=error.detail)
         except TimeoutError:
-            await self._cancel_call()
-            await self._fail(TURN_TIMEOUT, "the turn ran into its own time limit")
+            stopped = await self._cancel_call()
+            await self._fail(TURN_TIMEOUT, "the turn ran into its own time limit", stopped=stopped)
         except asyncio.CancelledError as error:
             if not run.cancel_requested:
                 if is_cancelled():
@@ -90,7 +89,10 @@ class TurnRunner:
         if self._paused:
             await self._resume()
             self._check_owner()
+            await self._read_owed()
             await self._rounds.run()
+        elif self._run.resume_point is not None:
+            await self._read_owed()
         while not machine.ended:
             if machine.between_calls:
                 if machine.waiting:
@@ -123,6 +125,11 @@ class TurnRunner:
 
         await run.live.journal.commit(unit, final, stored)
 
+    async def _read_owed(self) -> None:
+        """What the backend runs of earlier service calls may come to its end with the next one."""
+        calls = await self._context.runtime.ledger.unreported_tool_calls(self._run.turn)
+        self._context.machine.owe(map(paused_turn.unreported_call, calls))
+
     def _check_owner(self) -> None:
         """The settings may have changed while the turn was paused. Raises: TurnFailed.
 
@@ -142,10 +149,9 @@ class TurnRunner:
     # --- a turn that ends early
 
     async def _cancel(self) -> None:
-        confirmed = await self._cancel_call()
-        metadata = None if confirmed is None else {"backendCancelled": confirmed}
-        commands = self._context.machine.cancel(self._executor.break_off_replay())
-        await self._executor.perform([replace(c, metadata=metadata) if isinstance(c, EndTurn) else c for c in commands])
+        stopped = await self._cancel_call()
+        unsaid = self._executor.break_off_replay()
+        await self._executor.perform(self._context.machine.cancel(unsaid, stopped=stopped))
 
     async def _cancel_call(self) -> bool | None:
         names = None if self._context.machine.between_calls else self._context.addressed
@@ -159,6 +165,7 @@ class TurnRunner:
         exc_info: bool = False,
         retry_after: int | None = None,
         usage: Json = None,
+        stopped: bool | None = None,
     ) -> None:
         context, run, executor = self._context, self._run, self._executor
         machine = context.machine
@@ -175,7 +182,8 @@ class TurnRunner:
         try:
             # What the caller has said stands behind the outcomes.
             words = isinstance(next(reversed(context.view.items), None), UserItem)
-            await executor.perform(machine.fail(failure, correlation_id, retry_after, usage, words=words))
+            ended = machine.fail(failure, correlation_id, retry_after, usage, words=words, stopped=stopped)
+            await executor.perform(ended)
         except (Conflict, LedgerUnavailable):
             raise
         except Exception as error:  # noqa: BLE001 - the output cannot be stored, or the reason is none: without them

@@ -109,6 +109,9 @@ class TurnReads(Protocol):
     async def open_tool_calls(self, turn: str) -> tuple[ToolCallRecord, ...]:
         """The tool calls of a turn that have no outcome, in the order in which they were made."""
 
+    async def unreported_tool_calls(self, turn: str) -> tuple[ToolCallRecord, ...]:
+        """The tool calls of a turn that the backend runs, and of which it has not reported the outcome."""
+
     async def earlier_tool_call(self, thread_id: str, external_id: str, than: str) -> EarlierToolCall | None:
         """The latest call of this thread with that external id that has ended, except the call `than`."""
 

@@ -30,7 +30,7 @@ UNDER_WAY = frozenset({ServiceCallStatus.PREPARED, ServiceCallStatus.STARTED})
 
 
 class ToolCallStatus(StrEnum):
-    """INTERRUPTED: it ran when its turn ended. EXTERNAL: the backend ran it and did not report the outcome."""
+    """INTERRUPTED: it ran when its turn ended. EXTERNAL: the backend runs it and has not reported the outcome."""
 
     ANNOUNCED = "announced"
     PENDING_APPROVAL = "pending_approval"

@@ -42,6 +42,17 @@ class ToolEnds(msgspec.Struct, frozen=True):
     item: NewItem
 
 
+class ToolReported(msgspec.Struct, frozen=True):
+    """With C3: the backend has reported the outcome of its own tool call with a later service call of the same turn. Conflict
+    unless the outcome was not known."""
+
+    thread: str
+    generation: int
+    tool_call: str
+    status: ToolCallStatus
+    outcome: Json
+
+
 class ToolCallRecord(msgspec.Struct, frozen=True):
     """A tool call of a turn. `round` is the number of its service call, `at` the time at which that service call was
     complete.

@@ -22,9 +22,10 @@ class ServiceRequest(msgspec.Struct, frozen=True):
     after tools ran; a UserItem may follow the outputs of open calls. `tools` are the tools that the model may call in
     addition to the backend's own; every call carries them, like the instructions. `handle` is None on the first call of
     a chain and with owner GATEWAY. `state` is the adapter's own JSON from its last completed call, `secret` that which is
-    sealed in the database; it is None again where it cannot be opened, and after an import. `context_id` is an
-    opaque label. `deadline` is a time of the monotonic clock, in seconds. `owner` is the owner of this conversation if
-    it differs from the adapter's `ownership`, which only happens to an adapter that declares `either`.
+    sealed in the database; it is None again where it cannot be opened, and after an import. `so_far` is that of the call's
+    last AnswerPaused, where its next request is made again: only what follows is given then. `context_id` is an opaque
+    label. `deadline` is a time of the monotonic clock, in seconds. `owner` is the owner of this conversation if it differs
+    from the adapter's `ownership`, which only happens to an adapter that declares `either`.
     """
 
     handle: str | None
@@ -40,6 +41,7 @@ class ServiceRequest(msgspec.Struct, frozen=True):
     owner: StorageOwner | None = None
     tools: tuple[ToolDeclaration, ...] = ()
     secret: Json = None
+    so_far: Json = None
 
 
 class CallStarted(msgspec.Struct, frozen=True):
@@ -90,6 +92,17 @@ class ArtifactReady(msgspec.Struct, frozen=True):
 
 class StartedOver(msgspec.Struct, frozen=True):
     """The backend starts its answer again: the earlier output of this call is void, and is repeated."""
+
+
+class AnswerPaused(msgspec.Struct, frozen=True):
+    """The backend has paused in its answer: what came of it stands, and the adapter continues it with another request.
+
+    `so_far` is all that the adapter needs to make that request: where it fails before it has brought anything, and a call that
+    has brought nothing would be made again, the call is made again with `ServiceRequest.so_far`. CallStarted follows when that
+    request is accepted.
+    """
+
+    so_far: Json
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -232,6 +245,7 @@ AdapterEvent = (
     | PartReady
     | ArtifactReady
     | StartedOver
+    | AnswerPaused
     | Progress
     | ToolCallAnnounced
     | ToolCallArguments

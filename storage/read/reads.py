@@ -198,6 +198,10 @@ class Reads:
         rows = await self._readers.fetch(compiled.OPEN_TOOL_CALLS, {"turn": turn})
         return tuple(map(records.tool_call, rows))
 
+    async def unreported_tool_calls(self, turn: str) -> tuple[ToolCallRecord, ...]:
+        rows = await self._readers.fetch(compiled.UNREPORTED_TOOL_CALLS, {"turn": turn})
+        return tuple(map(records.tool_call, rows))
+
     async def earlier_tool_call(self, thread_id: str, external_id: str, than: str) -> EarlierToolCall | None:
         row = await self._first(compiled.EARLIER_TOOL_CALL, thread=thread_id, external_id=external_id, than=than)
         if row is None:

@@ -176,6 +176,13 @@ START_TOOL = Write(
     ),
 )
 
+REPORT_TOOL = Write(
+    "give a tool call of the backend's the outcome that was not known, in the thread's generation",
+    update(tool_call)
+    .where(matches(tool_call, id="tool_call"), tool_call.c.status == word("external"), in_generation)
+    .values(**given("status", "outcome")),
+)
+
 END_TOOL = Write(
     "give an open tool call its outcome, in the thread's generation",
     update(tool_call)

@@ -66,6 +66,13 @@ OPEN_TOOL_CALLS = (
     .order_by(service_call.c.round, tool_call.c.sequence)
 )
 
+UNREPORTED_TOOL_CALLS = (
+    select(*tool_columns)
+    .select_from(service_call.join(tool_call, tool_call.c.service_call == service_call.c.id))
+    .where(service_call.c.turn == bindparam("turn"), tool_call.c.status == word("external"))
+    .order_by(service_call.c.round, tool_call.c.sequence)
+)
+
 EARLIER_TOOL_CALL = limited(
     select(tool_call.c.name, tool_call.c.arguments, tool_call.c.status, tool_call.c.outcome)
     .select_from(

@@ -7,7 +7,7 @@ from gateway.a2a.model import TaskState
 from gateway.ledger.calls import Complete, Fail, GiveBack, MarkRefused, NewItem, NewToolCall, Prepare, SetAside
 from gateway.ledger.states import OPEN
 from gateway.ledger.tasks import Append, Close, EventRow, Finish
-from gateway.ledger.tool_calls import ToolEnds
+from gateway.ledger.tool_calls import ToolEnds, ToolReported
 from gateway.ledger.turns import Accept, Decide, Preferences, Resume, Suspend
 from gateway.ports.conversation import REFUSED_OUTPUT, OutputItem, UserItem, weight
 from storage import compiled
@@ -128,6 +128,10 @@ def _tool_call(call: NewToolCall, service_call: str) -> Step:
 def end_tool(point: ToolEnds) -> list[Step]:
     end = parameters(point, outcome=json(point.outcome))
     return [(compiled.END_TOOL, end), _item(point.item, point, point.service_call)]
+
+
+def report_tool(point: ToolReported) -> list[Step]:
+    return [(compiled.REPORT_TOOL, parameters(point, outcome=json(point.outcome)))]
 
 
 def _item(

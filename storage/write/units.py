@@ -151,6 +151,7 @@ _CONVERTED: dict[type[CommitPoint], Callable[[Any], list[Step]]] = {
     calls.SetAside: turn_units.set_aside,
     calls.GiveBack: turn_units.give_back,
     tool_calls.ToolEnds: turn_units.end_tool,
+    tool_calls.ToolReported: turn_units.report_tool,
     turns.Suspend: turn_units.suspend,
     turns.Resume: turn_units.resume,
     turns.Decide: turn_units.decide,

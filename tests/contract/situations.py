@@ -92,6 +92,8 @@ async def cancelled(bench: Bench) -> str:
             await caller.agent.call("CancelTask", id=task["id"])
             last = (await stream.rest())[-1].event["statusUpdate"]
         assert last["status"]["state"] == "TASK_STATE_CANCELED"
+        stored = await caller.agent.get(task["id"])
+        assert (stored["status"], stored.get("metadata")) == (last["status"], last.get("metadata"))
         again = await caller.say("two", task)
     assert state_of(again) == "COMPLETED", again
     bench.check_nothing_is_doubled()

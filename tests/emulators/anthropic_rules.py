@@ -17,6 +17,7 @@ _THINKING = frozenset({"thinking", "redacted_thinking"})
 _USES = frozenset({"server_tool_use", "mcp_tool_use"})
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _MOST_MARKS = 4
+_LONGEST_TITLE = 500
 
 
 @dataclass
@@ -114,6 +115,8 @@ def _check_files(messages: Sequence[Json]) -> None:
             raise refused(f"{place}.image.source.base64.media_type: Input should be one of {sorted(_IMAGES)}")
         if block["type"] == "document" and source["type"] == "base64" and source["media_type"] != "application/pdf":
             raise refused(f"{place}.document.source.base64.media_type: Input should be 'application/pdf'")
+        if block["type"] == "document" and not 1 <= len(block.get("title", "-")) <= _LONGEST_TITLE:
+            raise refused(f"{place}.document.title: String should have at most {_LONGEST_TITLE} characters")
 
 
 def _check_calls(messages: Sequence[Json], body: Json) -> None:

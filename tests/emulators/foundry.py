@@ -1,7 +1,7 @@
 """An emulator of a Microsoft Foundry project with one agent: the Responses wire at its two addresses.
 
-Source: azure-ai-projects 2.10.0 (addresses, headers, description of an agent) and azure-ai-agentserver-responses 2.3.0 (ids,
-sandboxes, errors).
+Source: azure-ai-projects 2.10.0 (addresses, headers, description of an agent), azure-ai-agentserver-responses 2.3.0 (ids,
+sandboxes, errors) and Microsoft Foundry's REST reference, "List responses".
 """
 
 import json
@@ -21,7 +21,7 @@ from tests.emulators.server import Refused, Validator
 
 PROJECT = "/api/projects/p"
 AGENT = "echo"
-_DIALECT = ResponsesDialect(id_prefix="caresp_", id_length=50)
+_DIALECT = ResponsesDialect(id_prefix="caresp_", id_length=50, lists_responses=True)
 _OPENAI = f"{PROJECT}/openai/v1"
 _ENDPOINT = f"{PROJECT}/agents/{AGENT}/endpoint/protocols/openai"
 _DESCRIPTION = f"{PROJECT}/agents/{AGENT}"

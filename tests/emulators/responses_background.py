@@ -16,9 +16,10 @@ _NUMBER = re.compile(rb'"sequence_number":(\d+)')
 
 class BackgroundRun:
     """The events of a response so far, and its end. A Cut ends the streams of that moment, and no later one. `left` is set when
-    a listener has left."""
+    a listener has left. `unheard`: the stream of the request that made it is cut before the first event."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, unheard: bool = False) -> None:
+        self._unheard = unheard
         self.ended = False
         self.left = asyncio.Event()
         self._sent: list[tuple[int, Frame]] = []
@@ -42,6 +43,9 @@ class BackgroundRun:
         """The events after number `after`. `live`: as they happen, cuts included."""
         place = 0
         try:
+            if live and self._unheard:
+                yield Cut()
+                return
             while True:
                 while place < len(self._sent):
                     number, frame = self._sent[place]

@@ -22,6 +22,8 @@ class ResponsesDialect:
     conversations: Literal["locked", "unlocked", "ignored"] = "locked"
     """Requests on a conversation: one at a time; at any time, without an echo of it in the answer; answered without the
     conversation."""
+    lists_responses: bool = False
+    """Lists the responses that it keeps, those of one conversation where the query names it."""
     id_length: int = 48
     id_prefix: str = "resp_"
 

@@ -42,9 +42,12 @@ class ResponsesServer(Emulator):
     ) -> None:
         """Without a script it plays `greeting`."""
         self._conversations = Conversations(dialect)
+        self._lists = dialect.lists_responses
         super().__init__(script or greeting, api_key=api_key, models=models, validator=validator)
         self.stored: dict[str, StoredResponse] = {}
         self.conversations = self._conversations.kept
+        self.unheard = False
+        """The streams of background responses that begin from now on are cut before their first event."""
         self._dialect = dialect
         self._truncated: set[str] = set()
         self._background: dict[str, BackgroundRun] = {}
@@ -65,6 +68,7 @@ class ResponsesServer(Emulator):
         one = "/v1/responses/{id}"
         return (
             self.route("POST", "/v1/responses", self._create),
+            *((self.route("GET", "/v1/responses", self._list),) if self._lists else ()),
             self.route("GET", one, self._retrieve),
             self.route("DELETE", one, self._delete),
             self.route("POST", f"{one}/cancel", self._cancel),
@@ -113,7 +117,7 @@ class ResponsesServer(Emulator):
             self.stored[response["id"]] = StoredResponse(response, given, earlier)
         reply = ResponsesReply(response, body, self._dialect, conversation.items, self._truncated, ending)
         if response["background"]:
-            run = self._background[response["id"]] = BackgroundRun()
+            run = self._background[response["id"]] = BackgroundRun(unheard=self.unheard)
             frames = play(reply, _until_closed(steps, ending), goes_on=True)
             streams = bool(body.get("stream"))
             return BackgroundAnswer(run, frames, stream=streams, body=json.dumps(response).encode())
@@ -129,6 +133,12 @@ class ResponsesServer(Emulator):
             message = "This response cannot be streamed because it was not created with background=true."
             raise refused(400, message, param="stream", code="invalid_request_error")
         return JSONResponse(found.body)
+
+    async def _list(self, request: Request) -> Response:
+        wanted = request.query_params.get("conversation_id")
+        bodies = [stored.body for stored in self.stored.values()]
+        found = [body for body in bodies if wanted is None or (body.get("conversation") or {}).get("id") == wanted]
+        return JSONResponse(page(request, found))
 
     async def _delete(self, request: Request) -> Response:
         name = self._find(request).body["id"]

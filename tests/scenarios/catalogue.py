@@ -128,6 +128,7 @@ SCENARIOS: dict[str, Scenario] = {
             "66": "a result before its call",
             "67": "loops in layers",
             "68": "a call for information only",
+            "68b": "the result comes with a later call",
             "69": "the mark of a handled call survives storage",
             "70": "history is no request",
             "71": "handled and open calls in one response",

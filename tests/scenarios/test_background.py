@@ -362,8 +362,24 @@ async def test_137_who_cancels_is_told_whether_the_backend_has_ended(
     last = events(await frames(stream))[-1].status_update
     assert last is not None
     assert last.metadata == {"backendCancelled": told}
+    assert last.status.message is not None
+    assert last.status.message.metadata == {"backendCancelled": told}
+    task = await core.get(task_id)
+    assert (task.metadata, task.status) == (last.metadata, last.status)
+    [listed] = (await core.list(context_id="x")).tasks
+    assert (listed.metadata, listed.status) == (last.metadata, last.status)
     assert adapter.cancelled == ["r1"]
     assert query(core.path, "SELECT handle FROM delete_job") == [("r1",)]
+
+
+async def test_137_who_waits_too_long_is_told_whether_the_backend_has_ended(core: Core) -> None:
+    adapter = ResumingAdapter([*BEGUN, Pause()], confirms=False)
+    core.agent(adapter, turn_timeout=0.2)
+    task = await core.send("1", context="x")
+    assert task.status.message is not None
+    told = task.status.message.metadata or {}
+    assert (told["errorClass"], told["backendCancelled"]) == ("turn-timeout", False)
+    assert task.metadata == {"backendCancelled": False}
 
 
 async def test_137_a_turn_that_was_taken_over_can_be_cancelled(tmp_path: Path) -> None:

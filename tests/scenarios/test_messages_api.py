@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gateway.a2a.tool_calls import URI
 from gateway.engine.runtime import Pace
 from gateway.ports.adapter import ErrorClass
 from gateway.testing.serving import serve
@@ -22,6 +23,7 @@ from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import (
     Call,
     Conversation,
+    Cut,
     ErrorEvent,
     Item,
     Json,
@@ -29,6 +31,7 @@ from tests.emulators.scripts import (
     Say,
     Script,
     ServerTool,
+    Status,
     Step,
     Stop,
     Think,
@@ -71,6 +74,12 @@ async def talking(
 def sent(server: MessagesServer) -> list[Json]:
     """The messages of the last request."""
     return unmarked(server.requests[-1]["messages"])
+
+
+def phases(task: Json) -> list[tuple[str, str]]:
+    """What the task tells of its tool calls, by name."""
+    facts = [part["metadata"][URI] for message in task["history"] for part in message["parts"] if "metadata" in part]
+    return [(fact["name"], fact["phase"]) for fact in facts]
 
 
 def signed(text: str, signature: str) -> Json:
@@ -206,8 +215,15 @@ async def test_a_tool_of_the_service_runs_with_the_results_of_the_other_tools_of
         assert sent(server) == round_
         server.script = lambda _: [Say("Hello")]
         await claude.send("Thanks", "c")
+        task = await claude.get(frames[0].event["task"]["id"])
     assert streamed_text(frames) == "Done."
     assert sent(server) == [*round_, model(found, "Done."), user("Thanks")]
+    assert phases(task) == [
+        ("web_search", "requested"),
+        ("book", "requested"),
+        ("book", "succeeded"),
+        ("web_search", "succeeded"),
+    ]
 
 
 async def test_callers_see_the_tools_of_the_service_at_work(tmp_path: Path) -> None:
@@ -329,6 +345,62 @@ async def test_an_overloaded_service_is_asked_again(tmp_path: Path) -> None:
     async with talking(server, tmp_path, pace=AT_ONCE) as claude:
         assert text_of(await claude.send("Hi", "c")) == "Hello"
     assert len(server.requests) == 3
+
+
+OVERLOADED = Status(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
+
+
+def failing_behind_a_pause(*failures: Step) -> Script:
+    """The request that continues the answer fails so often first."""
+    left = list(failures)
+
+    def script(conversation: Conversation) -> list[Step]:
+        if conversation.request["messages"][-1]["role"] == "assistant" and left:
+            return [left.pop(0)]
+        return searching(conversation)
+
+    return script
+
+
+async def test_an_overloaded_service_is_asked_again_for_the_rest_of_a_paused_answer(tmp_path: Path) -> None:
+    server = server_of(failing_behind_a_pause(OVERLOADED, OVERLOADED))
+    tools = "service_tools: [{type: web_search_20250305, name: web_search}]"
+    async with talking(server, tmp_path, tools, AT_ONCE) as claude:
+        async with claude.stream("Search", "c") as stream:
+            frames = await stream.rest()
+        task = await claude.get(frames[0].event["task"]["id"])
+        server.script = lambda _: [Say("Hello")]
+        await claude.send("Thanks", "c")
+    assert streamed_text(frames) == "Looking. Nothing."
+    assert (why(task), text_of(task)) == (COMPLETED, "Looking. Nothing.")
+    assert phases(task) == [("web_search", "requested"), ("web_search", "succeeded")]
+    asked, *again = [unmarked(body["messages"]) for body in server.requests[:4]]
+    use, found = server.given.blocks[1][1], server.given.blocks[2][1]
+    assert again == [[*asked, model(signed("Hm", "sig_1"), "Looking. ", use)]] * 3
+    assert sent(server) == [
+        *asked,
+        model(signed("Hm", "sig_1"), "Looking. ", use, found, "Nothing."),
+        user("Thanks"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("failures", "kind"),
+    [([OVERLOADED] * 3, ErrorClass.RATE_LIMITED), ([Cut()], ErrorClass.INTERRUPTED)],
+    ids=["a service that stays overloaded", "a cut of a request that may run tools"],
+)
+async def test_what_was_shown_of_a_paused_answer_stays_in_a_task_that_fails(
+    tmp_path: Path, failures: list[Step], kind: ErrorClass
+) -> None:
+    server = server_of(failing_behind_a_pause(*failures))
+    tools = "service_tools: [{type: web_search_20250305, name: web_search}]"
+    async with talking(server, tmp_path, tools, AT_ONCE) as claude:
+        task = await claude.send("Search", "c")
+        assert why(task) == failed(kind)
+        assert text_of(task) == "Looking. "
+        assert phases(task) == [("web_search", "requested"), ("web_search", "interrupted")]
+        assert text_of(await claude.send("And now?", "c")) == "Looking. Nothing."
+    assert sent(server)[0] == user("Search", "And now?")
 
 
 async def test_messages_at_once_run_one_after_another(tmp_path: Path) -> None:

@@ -311,7 +311,10 @@ async def test_41_a_rebuilt_conversation_is_told_whole_once_in_a_new_epoch_and_t
     assert [update.metadata for update in told] == [{"contextRebuilt": kind}]
     task = (await core.list(context_id="c", include_artifacts=True)).tasks[0]
     assert (task.status.state, answer(task)) == (TaskState.COMPLETED, "A2")
-    assert any("had lost this conversation" in line for line in said(await core.get(task.id)))
+    whole_task = await core.get(task.id)
+    assert any("had lost this conversation" in line for line in said(whole_task))
+    kept = [message.metadata for message in whole_task.history or () if message.metadata]
+    assert kept == [{"contextRebuilt": kind}]
     await core.send("3", context="c")
     whole = ["U 1", "C c1 add", "A A1", "O c1 This tool is not available.", "U 2"]
     assert [(handle, sorted(items)) for handle, items in adapter.sent[1 + tries :]] == [

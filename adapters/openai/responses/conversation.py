@@ -6,15 +6,19 @@ that an earlier message with the same text is not mistaken for the new message.
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from urllib.parse import quote
 
 from adapters.openai.responses.background import BackgroundService
 from adapters.openai.responses.continuation import Chain, InConversation, check_conversation_id, unknown_handle
 from adapters.openai.responses.request import encode_input
-from adapters.openai.responses.service import CONVERSATIONS, PAGE_SIZE, ResponsesService
+from adapters.openai.responses.service import CONVERSATIONS, FATES, PAGE_SIZE, RESPONSES, ResponsesService
 from gateway.a2a.model import Json
-from gateway.ports.adapter import AdapterEvent, CallStarted, ErrorClass, ServiceRequest
-from gateway.ports.capabilities import Fetched, Ongoing, ProbeReport, Tail
+from gateway.ports.adapter import AdapterError, AdapterEvent, CallStarted, ErrorClass, ServiceRequest
+from gateway.ports.capabilities import Fate, Fetched, Ongoing, ProbeReport, Tail
 from gateway.ports.conversation import HandleKind, Item, Ownership, StorageOwner
+
+_UNHEARD = frozenset({ErrorClass.INTERRUPTED, ErrorClass.TIMED_OUT})
+"""Of a call that failed so before its response was named, the response may be at work."""
 
 _NOTES: dict[bool | None, tuple[str, ...]] = {
     True: ("it refuses one that it does not know",),
@@ -90,9 +94,53 @@ class ConversationAdapter(ResponsesService):
 
 
 class BackgroundConversation(ConversationAdapter, BackgroundService):
-    """Responses in a conversation that the service continues without a listener."""
+    """Responses in a conversation that the service continues without a listener. One whose name was not read is found in the
+    service's list of responses, where there is one: at Microsoft Foundry, and not at OpenAI."""
 
     goes_on = True
+
+    async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
+        names = Ongoing(request.handle)
+        try:
+            async with aclosing(super().call(request)) as events:
+                async for event in events:
+                    if isinstance(event, CallStarted):
+                        names = Ongoing(event.handle or names.handle, event.run or names.run)
+                    yield event
+        except AdapterError as error:
+            if names.handle is not None and names.run is None and error.kind in _UNHEARD:
+                found = await self._at_work(names.handle)
+                if found is not None:
+                    yield CallStarted(run=found)
+            raise
+
+    async def tail(self, request: ServiceRequest) -> Tail | None:
+        found = None if request.handle is None else await self._at_work(request.handle)
+        if found is not None and await self._end_unheard(Ongoing(request.handle, found)):
+            raise self._failures.error(ErrorClass.LOCKED, "a response of an earlier call was at work")
+        return await super().tail(request)
+
+    async def _end_unheard(self, call: Ongoing) -> bool:
+        """Ends a response of an earlier call, to which nobody listens, and which would lock the conversation for as long as it
+        works. Whether the service confirms it; where it does not, the next request shows whether the lock still holds."""
+        try:
+            return await self.cancel(call)
+        except AdapterError:
+            return False
+
+    async def _at_work(self, handle: str) -> str | None:
+        """The id of the response at work in the conversation, where the service lists responses and there is one. Source:
+        Microsoft Foundry's REST reference, "List responses"."""
+        query = f"conversation_id={quote(handle, safe='')}&order=desc&limit=1"
+        try:
+            listed = await self._http.request_json("GET", self._service.link(RESPONSES, query), handle=handle)
+        except AdapterError:
+            return None
+        match listed:
+            case {"data": [{"id": str(name), "status": str(status), "conversation": str() | {"id": str()} as within}]}:
+                at = within if isinstance(within, str) else within["id"]
+                return name if at == handle and FATES.get(status) is Fate.RUNNING else None
+        return None
 
     def response_id(self, call: Ongoing) -> str:
         return call.run or ""

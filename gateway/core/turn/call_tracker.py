@@ -1,7 +1,7 @@
 """The tool calls of one service call, as its backend reports them. Law: pure; a call is announced once, complete once, answered
 once, and any other order breaks the contract."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from msgspec import UNSET
@@ -12,7 +12,7 @@ from gateway.a2a.tool_calls import CallFacts, Phase
 from gateway.core.task_record import ShownCall
 from gateway.core.tools import tool_call
 from gateway.core.tools.tool_call import Settled, ToolCall, ToolPolicy
-from gateway.core.turn.commands import Publish, StrayResult
+from gateway.core.turn.commands import Publish, ReportTool, StrayResult
 from gateway.core.turn.output import OutputBuilder
 from gateway.foundation.clock import timestamp
 from gateway.ledger.calls import NewItem, NewToolCall
@@ -31,6 +31,10 @@ class ToolCallTracker:
     _calls: dict[str, ToolCall] = field(default_factory=dict)
     _unnamed: str = ""
     _early_results: dict[str, tuple[adapter.ToolResultReady, Settled | None]] = field(default_factory=dict)
+    _owed: dict[str, ToolCall] = field(default_factory=dict)
+    """The calls of earlier service calls that the backend runs, and whose outcomes it has not reported."""
+    _reported: dict[str, Settled] = field(default_factory=dict)
+    """The outcomes of those calls that came with this service call."""
     _told: list[ShownCall] = field(default_factory=list)
     """The tool calls that callers have seen in an earlier stream of the service call, and that it has not repeated yet."""
     _repeated: dict[str, ShownCall] = field(default_factory=dict)
@@ -67,7 +71,25 @@ class ToolCallTracker:
         """Prepares the tracker for the next service call, or for a repetition of the current one. A tool call that repeats
         one of those that were `told` gets the public id that it has."""
         self._calls, self._unnamed, self._early_results, self._size = {}, "", {}, 0
+        self._reported = {}
         self._told, self._repeated = list(told), {}
+
+    def owe(self, calls: Iterable[ToolCall]) -> None:
+        """The outcomes of these calls, which the backend runs, may come with a later service call of the turn."""
+        self._owed.update((call.external_id, call) for call in calls)
+
+    def reports(self) -> Iterator[ReportTool]:
+        """The service call counts, and with it the outcomes that it has brought of earlier calls."""
+        for call_id, settled in self._reported.items():
+            call = self._owed.pop(call_id)
+            call.settle(settled)
+            yield ReportTool(call.facts.id, settled.status, settled.output)
+        self._reported = {}
+
+    def end_owed(self) -> None:
+        """The turn ends: what has not been reported will not be."""
+        for call_id in [call_id for call_id in self._owed if call_id not in self._reported]:
+            self.show_outcome(self._owed.pop(call_id), Settled(ToolCallStatus.EXTERNAL, tool_call.OUTCOME_UNKNOWN))
 
     @property
     def unanswered(self) -> list[ToolCall]:
@@ -90,6 +112,7 @@ class ToolCallTracker:
                 settled = tool_call.outcome_when_cut(call.facts, question=call.question)
                 call.enter(settled.status)
                 self.show_outcome(call, settled)
+        self.end_owed()
 
     def end_broken_off(self, shown: ShownCall, settled: Settled | None) -> None:
         """Shows the end of a call that callers see to be open. `settled` is its outcome, or None where no service call of the
@@ -251,6 +274,9 @@ class ToolCallTracker:
 
     def _answer(self, event: adapter.ToolResultReady, outcome: Settled | None) -> None:
         call = self._find(event.call_id)
+        if call is None and event.call_id in self._owed:
+            self._report(self._owed[event.call_id], outcome or tool_call.answered(event.output, error=event.error))
+            return
         if call is None or call.arguments is None:
             # Some backends send the result before the call; a stray result is known when the service call is complete.
             if event.call_id in self._early_results:
@@ -263,6 +289,17 @@ class ToolCallTracker:
             # The name is that of another tool; who runs a call is known for certain when it is answered.
             call.facts = replace(call.facts, origin="backend", server=None)
         self.settle(call, outcome or tool_call.answered(event.output, error=event.error))
+
+    def _report(self, call: ToolCall, settled: Settled) -> None:
+        """The outcome of a call of an earlier service call, which takes it on when this one is complete."""
+        if call.external_id in self._reported:
+            raise _broken(f"tool call {call.external_id!r} was answered twice")
+        self._reported[call.external_id] = settled
+        self.output.flush()
+        failed = settled.status is not ToolCallStatus.COMPLETED
+        item = OutputItem(call.external_id, settled.output, failed)
+        self.output.items.append(NewItem(item, None, call.facts.id))
+        self.show_outcome(call, settled)
 
 
 def output_item(call: ToolCall, *, unsent: bool, replayable: bool = True) -> NewItem:

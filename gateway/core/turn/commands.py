@@ -83,6 +83,15 @@ class EndTool(msgspec.Struct, frozen=True):
     item: NewItem
 
 
+class ReportTool(msgspec.Struct, frozen=True):
+    """The backend has reported the outcome of its tool call of this id with a later service call. Its item is among those of
+    that call."""
+
+    id: str
+    status: ToolCallStatus
+    outcome: Json
+
+
 class PauseTool(msgspec.Struct, frozen=True):
     """The tool call of this id did nothing, and may run again when the user has consented, until `expires_at`."""
 
@@ -127,6 +136,7 @@ Command = (
     | Continue
     | StartTool
     | EndTool
+    | ReportTool
     | PauseTool
     | Wait
     | EndTurn

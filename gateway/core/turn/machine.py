@@ -1,7 +1,7 @@
 """One turn, sans IO: adapter events in, commands out. Law: pure; nobody else writes its fields, and it never waits, stores or
 sends."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -10,6 +10,7 @@ from gateway.a2a import tool_calls
 from gateway.a2a.model import Json, Message, Part, TaskState
 from gateway.a2a.tool_calls import Phase
 from gateway.core.failures import (
+    BACKEND_CANCELLED,
     FINISH,
     GAP,
     HANDLE_MISSING,
@@ -17,6 +18,7 @@ from gateway.core.failures import (
     OWNER_CONFLICT,
     REFUSED,
     ROUND_LIMIT,
+    STOPPED,
     UNKNOWN_TOOL,
     refused_content,
     safe_text,
@@ -147,6 +149,11 @@ class TurnMachine:
         self.facts = facts
         self._output.restart(answer, told)
 
+    def owe(self, calls: Iterable[ToolCall]) -> None:
+        """Calls of the turn's earlier service calls that the backend runs, and whose outcomes it has not reported: for a turn
+        that has waited, or that another process has begun."""
+        self._tracker.owe(calls)
+
     def update_facts(self, facts: TurnFacts) -> None:
         """The thread or the offered tools have changed since the last service call."""
         self.facts = facts
@@ -159,26 +166,32 @@ class TurnMachine:
         usage: Json = None,
         *,
         words: bool = False,
+        stopped: bool | None = None,
     ) -> list[Command]:
         """The service call failed (or could not be made): FAILED with a text from the table.
 
         `retry_after`: seconds for which another message would fail as well. `usage`: the backend's report of tokens.
-        `words`: the request of the service call carried a message of the caller.
+        `words`: the request of the service call carried a message of the caller. `stopped` as in `cancel`.
         """
         if self.ended:
             # The end that was decided before could not be stored.
             self.status = TurnStatus.RUNNING
         out = self._interrupt(TurnStatus.FAILED)
         abort = commands.AbortCall(failure, self._output.uncounted(), usage)
-        return [*out, abort, self._failed(failure, correlation_id, retry_after, words=words)]
+        return [*out, abort, self._failed(failure, correlation_id, retry_after, words=words, stopped=stopped)]
 
-    def cancel(self, unsaid: Sequence[Part] = ()) -> list[Command]:
+    def cancel(self, unsaid: Sequence[Part] = (), *, stopped: bool | None = None) -> list[Command]:
         """The caller ends the turn: what it has said until then stays a part of the conversation. `unsaid`: what callers have
-        seen of the answer behind that, from an earlier stream of the call."""
+        seen of the answer behind that, from an earlier stream of the call. `stopped`: whether a backend that works without a
+        listener has confirmed that it has stopped."""
         self._output.recall(unsaid)
         out = self._interrupt(TurnStatus.CANCELLED)
         abort = commands.AbortCall("cancelled", self._output.uncounted(keeps_answer=self.facts.keeps_interrupted))
-        return [*out, abort, commands.EndTurn(TurnStatus.CANCELLED, TaskState.CANCELED)]
+        if stopped is None:
+            return [*out, abort, commands.EndTurn(TurnStatus.CANCELLED, TaskState.CANCELED)]
+        mark: dict[str, Json] = {BACKEND_CANCELLED: stopped}
+        message = self._output.message((self._output.note(STOPPED[stopped]),), mark)
+        return [*out, abort, commands.EndTurn(TurnStatus.CANCELLED, TaskState.CANCELED, message, metadata=mark)]
 
     def end_broken_off(self, calls: Sequence[ShownCall]) -> list[Command]:
         """Ends tool calls that callers still see to be open when the turn ends: a service call broke off behind them, and
@@ -187,7 +200,7 @@ class TurnMachine:
         settled = {
             call.facts.id: Settled(call.status, call.outcome)
             for call in self.calls.values()
-            if call.status is not None and not call.is_open
+            if call.status not in (None, ToolCallStatus.EXTERNAL) and not call.is_open
         }
         for shown in calls:
             self._tracker.end_broken_off(shown, settled.get(shown.facts.id))
@@ -207,16 +220,23 @@ class TurnMachine:
         self.ended = status not in TURN
 
     def _failed(
-        self, failure: str, correlation_id: str, retry_after: int | None = None, *, words: bool = False
+        self,
+        failure: str,
+        correlation_id: str,
+        retry_after: int | None = None,
+        *,
+        words: bool = False,
+        stopped: bool | None = None,
     ) -> commands.EndTurn:
         metadata: dict[str, Json] = {"correlationId": correlation_id, "errorClass": str(failure)}
         if retry_after is not None:
             metadata["retryAfter"] = retry_after
         refused = refused_content(failure, self.round, words=words)
-        mark: dict[str, Json] | None = None if refused is None else {REFUSED: refused}
+        told: dict[str, Json | None] = {REFUSED: refused, BACKEND_CANCELLED: stopped}
+        mark: dict[str, Json] = {name: value for name, value in told.items() if value is not None}
         text = safe_text(failure, correlation_id, retry_after, refused)
-        message = self._output.message((Part(text=text),), metadata | (mark or {}))
-        return commands.EndTurn(TurnStatus.FAILED, TaskState.FAILED, message, failure, mark)
+        message = self._output.message((Part(text=text),), metadata | mark)
+        return commands.EndTurn(TurnStatus.FAILED, TaskState.FAILED, message, failure, mark or None)
 
     def _interrupt(self, status: TurnStatus) -> list[Command]:
         """Ends the turn early: an unanswered tool call of the running service call is shown as interrupted, an open one of a
@@ -363,15 +383,19 @@ class TurnMachine:
         steps = Steps()
         for call in unanswered:
             self._decide(call, steps, None if continues else why_not, on_chain=on_chain)
+        asked = [call for call in unanswered if call.executor != "backend" or call.question]
+        tracker.owe(call for call in unanswered if call.status is ToolCallStatus.EXTERNAL)
+        if not (asked and continues):
+            tracker.end_owed()
         tracker.keep_stray_results()
         if event.message and event.ending is not adapter.Ending.COMPLETED:
             output.add_ending(event.message)
         handle = event.handle if backend else None
         items = tuple(self._kept_items())
         out.append(commands.CompleteCall(handle, event.state, event.usage, items, tracker.rows(), event.secret))
+        out.extend(tracker.reports())
         if conflict is not None:
             out.append(conflict)
-        asked = [call for call in unanswered if call.executor != "backend" or call.question]
         if asked and continues:
             out.extend(self._continue(asked))
             return
@@ -417,7 +441,6 @@ class TurnMachine:
             return
         if call.handled:
             call.settle(Settled(ToolCallStatus.EXTERNAL, None))
-            self._tracker.show_outcome(call, Settled(ToolCallStatus.EXTERNAL, tool_call.OUTCOME_UNKNOWN))
             return
         settled = tool_call.decide(call, self.facts.tools, steps)
         call.expires_at = self.clock.now() + self.facts.tools.patience if call.waits else None

@@ -129,8 +129,9 @@ class OutputBuilder:
         self.publish_status(metadata={REASONING_URI: {"delta": text}})
 
     def add_note(self, text: str, metadata: dict[str, Json] | None = None) -> None:
-        """Text for followers of the task that does not belong to the answer."""
-        self.publish_status(self.message((self.note(text),)), metadata)
+        """Text for followers of the task that does not belong to the answer. Its metadata is that of its message as well, which
+        the task keeps."""
+        self.publish_status(self.message((self.note(text),), metadata), metadata)
 
     def note(self, text: str) -> Part:
         return Part(text=text, metadata=_THOUGHT if self.marks_thoughts else None)

@@ -37,6 +37,7 @@ from gateway.ports.adapter import (
     Progress,
     ReasoningDelta,
     TextDelta,
+    ToolResultReady,
 )
 
 STARTED = CallStarted("c", run="t")
@@ -254,14 +255,14 @@ def test_of_a_continued_task_only_what_is_new_is_given_out() -> None:
 def test_calls_of_a_continued_task_that_were_given_out_are_not_given_out_again() -> None:
     call = Part(data={"id": "c1", "name": "pay", "args": {}}, metadata={"type": "function_call"})
     paid = Part(data={"id": "c1", "name": "pay", "response": {"result": 1}}, metadata={"type": "function_response"})
-    asking = finished(
-        status(message=said(call)), status(message=said(paid)), status(TaskState.INPUT_REQUIRED, said("?"))
-    )
-    waiting = read_state(end(asking).state).waiting
-    assert waiting is not None
-    assert waiting.calls == ("c1",)
-    again = whole(TaskState.COMPLETED, artifact("done"), history=[said(call), said(paid)])
-    assert events(again, waiting=waiting) == [TextDelta("done")]
+    told = [said(call), said(paid, message_id="n")]
+    again = whole(TaskState.COMPLETED, artifact("done"), history=told)
+    for heard, new in ((told, []), (told[:1], [ToolResultReady("c1", 1)])):
+        asking = finished(*(status(message=each) for each in heard), status(TaskState.INPUT_REQUIRED, said("?")))
+        waiting = read_state(end(asking).state).waiting
+        assert waiting is not None
+        assert waiting.calls == ("c1",)
+        assert events(again, waiting=waiting) == [*new, TextDelta("done")]
 
 
 def test_a_status_that_waits_again_ends_the_call() -> None:

@@ -124,6 +124,19 @@ def test_a_call_that_was_approved_runs_under_an_id_of_its_own() -> None:
     assert used.part(answered({"result": "paid"}, told=facts("succeeded"))) == [ToolResultReady("c1:run", "paid")]
 
 
+def test_the_outcome_of_a_call_that_ran_before_a_question_is_that_of_the_call() -> None:
+    before = reader(Asked("c2", "pay", "{}"))
+    before.part(called({}, "c1", facts("requested")))
+    before.phase(facts("executing", "c1"))
+    before.phase(facts("executing", "c2"))
+    assert before.given == {"c1": "c1", "c2": "c2:run"}
+    after = ToolCallReader({}, frozenset(before.told), dict(before.given))
+    assert after.part(answered({"result": "paid"}, "c1")) == [ToolResultReady("c1", "paid")]
+    assert after.part(answered({"result": "paid"}, "c2")) == [ToolResultReady("c2:run", "paid")]
+    assert after.part(answered({"result": "paid"}, "c1")) == []
+    assert after.given == {}
+
+
 def test_a_call_that_was_rejected_has_no_outcome_but_the_decision() -> None:
     used = reader(Asked("c1", "pay", "{}"))
     assert used.part(answered({"error": {"code": "rejected", "message": "no"}}, told=facts("rejected"))) == []

@@ -10,6 +10,7 @@ from gateway.a2a.model import Artifact, Json, Part
 from gateway.ports.adapter import (
     Adapter,
     AdapterError,
+    AnswerPaused,
     ArtifactReady,
     CallCompleted,
     CallStarted,
@@ -28,7 +29,7 @@ from gateway.ports.capabilities import Backend, CanProbe, ProbeReport
 from gateway.ports.conversation import HandleKind, OpaqueItem, Ownership, ReasoningItem, StorageOwner
 from gateway.ports.tools import ToolDeclaration
 from gateway.testing.adapter_scripts import collect, completed, failure, of_type, request, text
-from tests.adapters.anthropic.anthropic_support import model, roles_and_texts, user
+from tests.adapters.anthropic.anthropic_support import model, parts, roles_and_texts, user
 from tests.adapters.emulator_suite import EmulatorSuite
 from tests.adapters.emulator_support import KEY, Build, Start, plays
 from tests.adapters.raw_server import Exchange, StartRaw
@@ -247,7 +248,7 @@ async def test_a_paused_answer_goes_on_in_the_same_call(server: MessagesServer, 
     server.script = pausing
     events = await collect(plain, request("Hi"))
     assert text(events) == "Looking. Nothing found."
-    assert len(of_type(events, CallStarted)) == 1
+    assert len(of_type(events, CallStarted)) == len(of_type(events, AnswerPaused)) + 1 == 3
     assert of_type(events, ToolResultReady) == [ToolResultReady("srvtoolu_1", "")]
     first, both = server.given.paused
     asked = server.requests[0]["messages"]
@@ -265,6 +266,40 @@ async def test_the_tokens_of_all_messages_of_an_answer_are_added_up(server: Mess
     usage = completed(await collect(plain, request("Hi"))).usage
     counted = [len(str(body["messages"]).split()) for body in server.requests]
     assert usage["input_tokens"] == sum(counted)
+
+
+async def test_a_call_that_is_made_again_behind_a_pause_gives_what_follows(
+    server: MessagesServer, plain: Adapter
+) -> None:
+    server.script = pausing
+    paused = of_type(await collect(plain, request("Hi")), AnswerPaused)
+    sent = [body["messages"] for body in server.requests]
+    server.requests.clear()
+    events = await collect(plain, request("Hi", so_far=paused[0].so_far))
+    assert [body["messages"] for body in server.requests] == sent[1:]
+    assert of_type(events, ToolResultReady) == [ToolResultReady("srvtoolu_1", "")]
+    assert text(events) == "Nothing found."
+    server.requests.clear()
+    events = await collect(plain, request("Hi", so_far=paused[1].so_far))
+    [last] = server.requests
+    assert (last["messages"], last["container"]) == (sent[2], "container_1")
+    assert completed(events) == CallCompleted(
+        usage=completed(events).usage, state={"container": {"id": "container_1", "expires_at": EXPIRES}}
+    )
+    assert completed(events).usage["input_tokens"] == len(json.dumps(sent[2]).split())
+
+
+async def test_a_container_that_is_lost_before_a_pause_is_not_asked_for_behind_it(
+    server: MessagesServer, plain: Adapter
+) -> None:
+    server.script = lambda conversation: (
+        [Say("Found.")]
+        if conversation.request["messages"][-1]["role"] == "assistant"
+        else [Say("Looking. "), Stop("pause_turn")]
+    )
+    events = await collect(plain, request("Hi", state={"container": {"id": "container_9", "expires_at": EXPIRES}}))
+    assert text(events) == "Looking. Found."
+    assert [body.get("container") for body in server.requests] == ["container_9", None, None]
 
 
 async def test_a_service_that_pauses_for_ever_is_left(server: MessagesServer, plain: Adapter) -> None:
@@ -336,6 +371,20 @@ async def test_files_that_a_program_of_the_model_has_written_are_parts_of_the_an
     server.script = plays(*program("file_1"))
     [part] = of_type(await collect(plain, request("Hi")), PartReady)
     assert part == PartReady(Part(raw="YSxiCjEsMgo=", filename="file_1.csv", media_type="text/csv"))
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [("a" * 600, {"title": "a" * 255}), ("a.txt", {"title": "a.txt"}), ("", {})],
+    ids=["long", "short", "none"],
+)
+async def test_the_name_of_a_file_is_a_title_that_the_service_takes(
+    server: MessagesServer, plain: Adapter, name: str, title: Json
+) -> None:
+    sent = parts(Part(text="Read"), Part(raw="aGk=", media_type="text/plain", filename=name))
+    assert text(await collect(plain, request("Read", items=(sent,)))) == "Hello"
+    [_, document] = server.requests[0]["messages"][0]["content"]
+    assert {key: value for key, value in document.items() if key == "title"} == title
 
 
 async def test_a_file_that_cannot_be_fetched_fails_no_answer(server: MessagesServer, plain: Adapter) -> None:

@@ -35,7 +35,7 @@ def test_every_state_is_in_its_table_or_final(table: Mapping[Any, Any], words: A
         TaskState: set(TERMINAL),
         TurnStatus: {"completed", "failed", "cancelled", "rejected"},
         ServiceCallStatus: {"completed", "failed"},
-        ToolCallStatus: set(SETTLED),
+        ToolCallStatus: SETTLED - {ToolCallStatus.EXTERNAL},
     }
     assert set(words) - set(table) == final[words]
 
@@ -49,7 +49,11 @@ def test_a_task_that_has_not_ended_may_become_anything_but_new_and_one_that_has_
 
 def test_a_tool_call_is_open_until_it_has_its_outcome() -> None:
     assert not OPEN & SETTLED
-    assert set(TOOL_CALL) == {None, *OPEN}
+    assert set(TOOL_CALL) == {None, *OPEN, ToolCallStatus.EXTERNAL}
+
+
+def test_only_the_backend_can_report_an_outcome_that_was_not_known() -> None:
+    assert TOOL_CALL[ToolCallStatus.EXTERNAL] == {ToolCallStatus.COMPLETED, ToolCallStatus.FAILED}
 
 
 def test_the_conditions_of_the_database_have_the_words_of_the_states() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from typing import Any, ClassVar
 
 import pytest
@@ -16,7 +16,7 @@ from gateway.ports.adapter import (
     ErrorClass,
     ToolCallReady,
 )
-from gateway.ports.capabilities import CanDescribe, CanProbe, Description, ProbeReport
+from gateway.ports.capabilities import CanDescribe, CanListTail, CanProbe, Description, ProbeReport, Tail
 from gateway.ports.conversation import OutputItem
 from gateway.ports.tools import ToolDeclaration
 from gateway.testing.adapter_scripts import collect, completed, failure, follow_up, request, text
@@ -253,3 +253,46 @@ async def test_a_call_begins_with_its_response(project: Project) -> None:
     [started, *_] = await collect(await project(server), request("Hi"))
     assert started == CallStarted(next(iter(server.stored)))
     assert next(iter(server.stored)).startswith("caresp_")
+
+
+# --- responses whose name was not read
+
+
+async def never_ending(_: Any) -> AsyncGenerator[Any]:
+    yield Say("Well, ")
+    await asyncio.Event().wait()
+
+
+def statuses(server: FoundryServer) -> list[str]:
+    return [stored.body["status"] for stored in server.stored.values()]
+
+
+async def test_a_response_that_nobody_listens_to_is_ended_before_the_conversation_is_read(project: Project) -> None:
+    server = scripted(plays(Say("Hello")))
+    adapter = await project(server, conversation=True, background=True)
+    end = completed(await collect(adapter, request("Hi")))
+    server.script = never_ending
+    again = follow_up(adapter, end, "Hi", "Hello", "And now?")
+    async with aclosing(adapter.call(again)) as events:
+        await anext(events)
+    assert isinstance(adapter, CanListTail)
+    with pytest.raises(AdapterError) as caught:
+        await adapter.tail(again)
+    assert caught.value.kind is ErrorClass.LOCKED
+    assert statuses(server) == ["completed", "cancelled"]
+    assert await adapter.tail(again) == Tail(0)
+    server.script = plays(Say("Well"))
+    assert text(await collect(adapter, again)) == "Well"
+
+
+async def test_a_response_of_another_conversation_is_left_alone(project: Project) -> None:
+    server = scripted(plays(Say("Hello")))
+    adapter = await project(server, conversation=True, background=True)
+    one, other = [completed(await collect(adapter, request("Hi"))) for _ in range(2)]
+    busy, idle = (follow_up(adapter, end, "Hi", "Hello", "And now?") for end in (one, other))
+    server.script = never_ending
+    async with aclosing(adapter.call(busy)) as events:
+        await anext(events)
+        assert isinstance(adapter, CanListTail)
+        assert await adapter.tail(idle) == Tail(0)
+    assert statuses(server) == ["completed", "completed", "in_progress"]

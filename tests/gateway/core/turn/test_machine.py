@@ -584,6 +584,7 @@ def test_a_rebuilt_conversation_is_announced() -> None:
     assert isinstance(told.update, TaskStatusUpdateEvent)
     assert told.update.metadata == {"contextRebuilt": "handle-expired"}
     assert told.update.status.message is not None
+    assert told.update.status.message.metadata == {"contextRebuilt": "handle-expired"}
     with pytest.raises(AdapterError, match="direct reply"):
         machine.receive(DirectReply((Part(text="pong"),)))
 

@@ -138,7 +138,7 @@ class TestWholeAnswers:
         server = await raw(lambda exchange: exchange.send(plain("302 Found", Location="https://elsewhere.invalid")))
         with pytest.raises(AdapterError) as caught:
             await connect().request("GET", server.url)
-        assert caught.value.kind is ErrorClass.CONTRACT_BROKEN
+        assert caught.value.kind is ErrorClass.NOT_SERVED
         assert "'https://elsewhere.invalid' instead of an answer" in caught.value.detail
 
     @pytest.mark.parametrize("announced", [True, False])

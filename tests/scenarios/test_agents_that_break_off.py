@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse, Response
@@ -27,7 +28,7 @@ class Talk:
     def __init__(self, core: Core, agent: A2AAgent) -> None:
         self.core, self.agent = core, agent
 
-    async def say(self, text: str, **where: object) -> Task:
+    async def say(self, text: str, **where: Any) -> Task:
         return await self.core.send(text, context="x", **where)
 
     async def before(self, turn: int) -> None:

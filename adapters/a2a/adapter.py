@@ -12,19 +12,21 @@ from adapters.a2a.answer import AnswerReader
 from adapters.a2a.binding import Events
 from adapters.a2a.description import described
 from adapters.a2a.discovery import Discovery
-from adapters.a2a.failures import A2AFailures, Refused
+from adapters.a2a.failures import A2AFailures
 from adapters.a2a.settings import A2ASettings
 from adapters.a2a.state import ThreadState, Waiting
 from adapters.a2a.targets import SHORTHAND
 from adapters.http.client import HttpClient
 from adapters.http.credentials.signing import signing_of
+from adapters.http.failures import nothing_sent
 from gateway.a2a.model import INTERRUPTED, Message, StreamResponse, Task, TaskState
-from gateway.ports.adapter import AdapterEvent, AdapterFactory, ErrorClass, ServiceRequest, StateKind
+from gateway.foundation.tracebacks import drop_tracebacks
+from gateway.ports.adapter import AdapterError, AdapterEvent, AdapterFactory, ErrorClass, ServiceRequest, StateKind
 from gateway.ports.capabilities import Backend, Description, Fate, Fetched, Ongoing, ProbeReport, Tail
 from gateway.ports.conversation import HandleKind, OutputItem, Ownership, StorageOwner
 
-_OUTDATED = frozenset({"METHOD_NOT_FOUND", "VERSION_NOT_SUPPORTED", "EXTENSION_SUPPORT_REQUIRED"})
-"""What an agent refuses although its card offers it: the card may be another by now."""
+_ELSEWHERE = frozenset({ErrorClass.NOT_SERVED, ErrorClass.UNREACHABLE})
+"""The failures of a message behind which the card may lead elsewhere by now. In none of them was the message processed."""
 
 _NO_TASK = "a2a-gateway-probe"
 """A task that no agent has: the answer shows whether requests arrive, and with which rights."""
@@ -46,29 +48,47 @@ class A2AAdapter:
         self._own = hops.hop(settings.endpoint or settings.url)
 
     async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
-        agent = await self._discovery.agent()
+        with nothing_sent():
+            agent = await self._discovery.agent()
+        begun = False
+        try:
+            async with aclosing(self._say(agent, request)) as events:
+                async for event in events:
+                    begun = True
+                    yield event
+        except AdapterError as error:
+            moved = None if begun or error.kind not in _ELSEWHERE else await self._discovery.moved(agent)
+            if moved is None:
+                raise
+            drop_tracebacks(error)
+        else:
+            return
+        async with aclosing(self._say(moved, request)) as events:
+            async for event in events:
+                yield event
+
+    async def _say(self, agent: Agent, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         thread = state.read(request.state)
         waiting = _continued(request, thread)
-        before = await self._latest(agent, request.handle, thread, waiting)
-        if waiting is not None and before is not None and before.status.state not in INTERRUPTED:
-            if waiting.consent and before.status.state not in _FAILED:
-                # It went on behind the consent: what it has to say since is the answer.
-                incoming = agent.listen(before.id)
-                async with aclosing(self._events(agent, request, thread, waiting, incoming)) as events:
-                    async for event in events:
-                        yield event
-                return
-            waiting = None
-        message = self._message(request, thread, waiting)
-        incoming = agent.say(message, request.accepted_output_modes, handle=request.handle)
-        try:
-            async with aclosing(self._events(agent, request, thread, waiting, incoming)) as events:
-                async for event in events:
-                    yield event
-        except Refused as error:
-            if error.reason in _OUTDATED:
-                self._discovery.forget()
-            raise
+        with nothing_sent():
+            before = await self._latest(agent, request.handle, thread, waiting)
+        gone_on = waiting is not None and before is not None and before.status.state not in INTERRUPTED
+        if (
+            waiting is not None
+            and before is not None
+            and gone_on
+            and waiting.consent
+            and before.status.state not in _FAILED
+        ):
+            # It went on behind the consent: what it has to say since is the answer.
+            incoming = agent.listen(before.id)
+        else:
+            waiting = None if gone_on else waiting
+            message = self._message(request, thread, waiting)
+            incoming = agent.say(message, request.accepted_output_modes, handle=request.handle)
+        async with aclosing(self._events(agent, request, thread, waiting, incoming)) as events:
+            async for event in events:
+                yield event
 
     async def resume(self, request: ServiceRequest, call: Ongoing) -> AsyncGenerator[AdapterEvent, None]:
         agent, run = await self._discovery.agent(), call.run or ""
@@ -88,6 +108,14 @@ class A2AAdapter:
         events = self._stored(agent, task, call.handle)
         return Fetched(Fate.RUNNING) if events is None else Fetched(Fate.COMPLETED, events)
 
+    async def find(self, request: ServiceRequest) -> Ongoing | None:
+        agent = await self._discovery.agent()
+        lengths = _lengths(request)
+        for task in await agent.tasks(request.handle) or ():
+            if task.context_id and any(each.message_id in lengths for each in task.history or ()):
+                return Ongoing(task.context_id, task.id)
+        return None
+
     async def tail(self, request: ServiceRequest) -> Tail | None:
         """A message that was sent by a process which died before it heard of a task is found by its id."""
         agent = await self._discovery.agent()
@@ -98,8 +126,7 @@ class A2AAdapter:
             return None
         thread = state.read(request.state)
         known = {thread.task, *thread.tasks.values()} - {thread.waiting.task if thread.waiting is not None else ""}
-        items = request.items
-        lengths = {messages.message_id(request, items[:count]): count for count in range(1, len(items) + 1)}
+        lengths = _lengths(request)
         for task in tasks:
             held = [lengths[each.message_id] for each in task.history or () if each.message_id in lengths]
             if held and task.id not in known:
@@ -182,6 +209,12 @@ class A2AAdapter:
             raise self._failures.error(ErrorClass.BACKEND_FAILED, ending.words(last), retry_after=ending.wait(last))
         for event in ending.completed(reader, last, thread, request.task_id):
             yield event
+
+
+def _lengths(request: ServiceRequest) -> dict[str, int]:
+    """The ids of the messages that can have carried the request's items, or the first of them, with their numbers."""
+    items = request.items
+    return {messages.message_id(request, items[:count]): count for count in range(1, len(items) + 1)}
 
 
 def _continued(request: ServiceRequest, thread: ThreadState) -> Waiting | None:

@@ -6,8 +6,8 @@ twice: there a task is only looked at. Source: a2a-sdk 0.3.26.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 
 from adapters.a2a.binding import Binding, Events
@@ -15,11 +15,22 @@ from adapters.a2a.card import Endpoint
 from adapters.a2a.failures import CANNOT, GONE, OVER, A2AFailures, Refused
 from gateway.a2a import model
 from gateway.a2a.model import TERMINAL, Message, StreamResponse, Task
-from gateway.ports.adapter import ErrorClass
+from gateway.foundation.tracebacks import drop_tracebacks
+from gateway.ports.adapter import AdapterError, ErrorClass
 
 _LISTED = 20
 _SAID = 100
 """Tasks, and messages of each."""
+
+_UNREADABLE = 3
+"""Answers in a row to looks at a task that cannot be read: a proxy may give such a one while the agent starts again."""
+
+_PASSING = frozenset({ErrorClass.BACKEND_FAILED, ErrorClass.NOT_SERVED, ErrorClass.REJECTED, ErrorClass.UNKNOWN})
+"""Failures of a request that only looks at a task: they say nothing of the task."""
+
+
+class Gone(AdapterError):
+    """The task is not there any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +53,20 @@ class Agent:
     async def listen(self, task: str) -> Events:
         """What the agent says of a task from its beginning on."""
         if self.endpoint.streaming and self.endpoint.version == "1.0":
-            request = model.SubscribeToTaskRequest(id=task, tenant=self._tenant)
+            begun = False
             try:
+                request = model.SubscribeToTaskRequest(id=task, tenant=self._tenant)
                 async with aclosing(self.binding.stream(request)) as batches:
                     async for batch in batches:
+                        begun = True
                         yield batch
-            except Refused as error:
-                if error.reason not in CANNOT | GONE:
-                    raise
+                # The subscription has ended, and its listener has not heard the end of the task.
+                yield [await self._look(task)]
+            except AdapterError as error:
+                if not _cannot_be_listened_to(error, begun=begun):
+                    with _looking():
+                        raise
+                drop_tracebacks(error)
             else:
                 return
         async with aclosing(self._watch(task)) as batches:
@@ -69,8 +86,9 @@ class Agent:
                 return None
             raise
 
-    async def tasks(self, context: str) -> tuple[Task, ...] | None:
-        """The latest tasks of a context, the latest first; None where the agent does not list any. Raises: AdapterError."""
+    async def tasks(self, context: str | None) -> tuple[Task, ...] | None:
+        """The latest tasks of a context, or of all that it has of this caller, the latest first; None where the agent does not
+        list any. Raises: AdapterError."""
         if self.endpoint.version != "1.0":
             return None
         request = model.ListTasksRequest(
@@ -86,12 +104,13 @@ class Agent:
     async def cancel(self, task: str) -> bool:
         """Whether the task has ended. Raises: AdapterError."""
         try:
-            ended = await self.binding.task(model.CancelTaskRequest(id=task, tenant=self._tenant))
+            ended: Task | None = await self.binding.task(model.CancelTaskRequest(id=task, tenant=self._tenant))
         except Refused as error:
-            if error.reason in OVER | GONE:
-                return True
-            raise
-        return ended.status.state in TERMINAL
+            if error.reason not in OVER | GONE:
+                raise
+            # It says so of a task that has ended, and of one that it does not want to end.
+            ended = await self.task(task, brief=True)
+        return ended is None or ended.status.state in TERMINAL
 
     async def _ask(self, request: model.SendMessageRequest, handle: str | None) -> Events:
         configuration = model.SendMessageConfiguration(
@@ -106,15 +125,49 @@ class Agent:
                 async for batch in batches:
                     yield batch
 
-    async def _watch(self, task: str) -> AsyncGenerator[list[StreamResponse], None]:
-        """Raises: AdapterError (BACKEND_FAILED) where the agent does not know the task any more."""
+    async def _watch(self, task: str) -> Events:
+        unreadable = 0
         while True:
-            found = await self.task(task)
-            if found is None:
-                raise self.failures.error(ErrorClass.BACKEND_FAILED, "the agent does not know the task any more")
-            yield [StreamResponse(task=found)]
+            try:
+                found = await self._look(task)
+            except AdapterError as error:
+                unreadable += 1
+                if error.kind is not ErrorClass.CONTRACT_BROKEN or unreadable == _UNREADABLE:
+                    with _looking():
+                        raise
+                drop_tracebacks(error)
+            else:
+                unreadable = 0
+                yield [found]
             await asyncio.sleep(self.poll)
+
+    async def _look(self, task: str) -> StreamResponse:
+        """Raises: AdapterError; Gone where the agent does not know the task any more."""
+        found = await self.task(task)
+        if found is None:
+            raise Gone(ErrorClass.BACKEND_FAILED, "the agent does not know the task any more")
+        return StreamResponse(task=found)
 
     @property
     def _tenant(self) -> str | None:
         return self.endpoint.interface.tenant
+
+
+def _cannot_be_listened_to(error: AdapterError, *, begun: bool) -> bool:
+    """Whether the task has to be looked at, because a subscription is refused or does not work."""
+    if isinstance(error, Refused) and error.reason in CANNOT | GONE:
+        return True
+    return not begun and (error.kind in _PASSING or error.kind is ErrorClass.CONTRACT_BROKEN)
+
+
+@contextmanager
+def _looking() -> Iterator[None]:
+    """Surrounds a failure of a look at a task: it may be looked at again."""
+    try:
+        yield
+    except AdapterError as error:
+        if error.kind not in _PASSING or isinstance(error, Gone):
+            raise
+        raise AdapterError(
+            ErrorClass.INTERRUPTED, error.detail, retry_after=error.retry_after, backend_down=error.backend_down
+        ) from error

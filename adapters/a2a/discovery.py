@@ -18,6 +18,7 @@ from adapters.http.signing import Signing
 from gateway.a2a import nesting, tool_calls
 from gateway.a2a.model import Json
 from gateway.config.connections import plain_headers
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ports.adapter import AdapterError, ErrorClass
 
 try:
@@ -41,8 +42,7 @@ class Discovery:
     async def agent(self) -> Agent:
         """Raises: AdapterError."""
         if self._found is None:
-            endpoint = self._choose(await self.card())
-            self._found = Agent(endpoint, self._open(endpoint), self._failures, self._settings.poll)
+            self._found = self._at(self._choose(await self.card()))
         return self._found
 
     async def card(self) -> dict[str, Json]:
@@ -59,14 +59,22 @@ class Discovery:
         where = self._settings.url
         raise self._failures.error(ErrorClass.NOT_SERVED, f"there is no agent card at {where}") from missing
 
-    def forget(self) -> None:
-        """The agent may have changed: its card is read again before the next request. Calls that run keep their binding."""
-        self._found = None
+    async def moved(self, refused: Agent) -> Agent | None:
+        """The agent to which the card leads now, if that is another than the one that has just refused. None too where the card
+        cannot be read."""
+        try:
+            self.renew(await self.card())
+        except AdapterError as error:
+            drop_tracebacks(error)
+            return None
+        return self._found if self._found is not None and self._found.endpoint != refused.endpoint else None
 
     def renew(self, found: dict[str, Json]) -> None:
-        """This is the card now: another way to the agent is taken from the next request on."""
-        if self._found is not None and self._choose(found) != self._found.endpoint:
-            self.forget()
+        """This is the card now: another way to the agent is taken from the next request on. Calls that run keep their binding.
+        Raises: AdapterError."""
+        endpoint = self._choose(found)
+        if self._found is not None and endpoint != self._found.endpoint:
+            self._found = self._at(endpoint)
 
     async def aclose(self) -> None:
         if self._found is not None:
@@ -90,6 +98,9 @@ class Discovery:
             return card.choose(found, self._settings, TRANSPORTS)
         except NoInterface as error:
             raise self._failures.error(ErrorClass.NOT_SERVED, str(error)) from error
+
+    def _at(self, endpoint: Endpoint) -> Agent:
+        return Agent(endpoint, self._open(endpoint), self._failures, self._settings.poll)
 
     def _open(self, endpoint: Endpoint) -> Binding:
         extensions = self.extensions(endpoint)

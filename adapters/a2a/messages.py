@@ -45,7 +45,7 @@ def message_id(request: ServiceRequest, items: Sequence[Item] | None = None) -> 
         for each in (request.items if items is None else items)
     ]
     thread = state.read(request.state)
-    place = (request.context_id, request.handle or "", thread.task, str(thread.calls))
+    place = (request.context_id, thread.task, str(thread.calls))
     return str(uuid5(NAMESPACE_URL, " ".join((*place, *names))))
 
 

@@ -7,6 +7,7 @@ import html
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote, quote_plus
 
@@ -49,6 +50,18 @@ _PROXY_STATUSES = frozenset({502, 503, 504})
 """The statuses of a proxy whose service is down. A service that fails itself sends 500, which may concern this request
 only."""
 
+_WITHOUT_MESSAGE = {
+    ErrorClass.INTERRUPTED: ErrorClass.UNREACHABLE,
+    ErrorClass.TIMED_OUT: ErrorClass.UNREACHABLE,
+    ErrorClass.BACKEND_FAILED: ErrorClass.UNREACHABLE,
+    ErrorClass.UNKNOWN: ErrorClass.UNREACHABLE,
+    ErrorClass.REJECTED: ErrorClass.NOT_SERVED,
+    ErrorClass.OVERFLOW: ErrorClass.NOT_SERVED,
+    ErrorClass.POLICY: ErrorClass.NOT_SERVED,
+    ErrorClass.CONTRACT_BROKEN: ErrorClass.NOT_SERVED,
+}
+"""What the failure of a request is that carries nothing of the conversation."""
+
 _STATUS_CODES = frozenset(str(status) for status in range(400, 600))
 
 _BAD_REQUESTS = frozenset({"invalid_request_error", "BadRequestError"})
@@ -67,6 +80,21 @@ class BackendError:
     def describe(self, start: str) -> str:
         names = [name for name in (self.code, self.kind, self.param) if name]
         return f"{start}: {', '.join(names)}: {self.message}" if names else f"{start}: {self.message}"
+
+
+@contextmanager
+def nothing_sent() -> Iterator[None]:
+    """Surrounds requests that carry nothing of the conversation: whatever became of them, the backend has processed no
+    message, and the content of none is at fault."""
+    try:
+        yield
+    except AdapterError as error:
+        kind = _WITHOUT_MESSAGE.get(error.kind)
+        if kind is None:
+            raise
+        raise AdapterError(
+            kind, error.detail, retry_after=error.retry_after, backend_down=error.backend_down
+        ) from error
 
 
 class Failures:
@@ -164,7 +192,8 @@ class Failures:
         if status >= 500:
             return _STATUSES.get(status, ErrorClass.BACKEND_FAILED)
         if status < 400:
-            return ErrorClass.CONTRACT_BROKEN
+            # A redirect is not followed, so that nobody has read the request.
+            return ErrorClass.CONTRACT_BROKEN if status < 300 else ErrorClass.NOT_SERVED
         kind = _STATUSES.get(status, ErrorClass.REJECTED)
         return ErrorClass.NOT_SERVED if kind is ErrorClass.REJECTED and self.is_about_settings(error) else kind
 

@@ -19,7 +19,7 @@ from gateway.ledger.calls import LatestCall
 from gateway.ledger.events import Update
 from gateway.ledger.states import UNDER_WAY, ServiceCallStatus
 from gateway.ledger.threads import ThreadRecord
-from gateway.ports.capabilities import CanResume, Ongoing
+from gateway.ports.capabilities import CanFind, CanResume, Ongoing
 from gateway.ports.conversation import HandleKind, StorageOwner
 
 
@@ -235,10 +235,10 @@ RESTARTS = 2
 
 @dataclass(frozen=True, slots=True)
 class ResumeCall:
-    """The gateway listens to the call under way again, by these names."""
+    """The gateway listens to the call under way again, by these names. Without names it has to be found first."""
 
     call: LatestCall
-    names: Ongoing
+    names: Ongoing | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +263,8 @@ def resume_plan(
         return ResumeCall(call, names)
     if open_tools or call.restarts >= RESTARTS:
         return None
+    if call.status in UNDER_WAY and ownership.is_static(thread) and isinstance(agent.adapter, CanFind):
+        return ResumeCall(call, None)
     if call.status is ServiceCallStatus.COMPLETED:
         # The outcomes of its tools are stored, and the next call was not made. A call without tools was the last one of its
         # turn, and another process has found its end.

@@ -34,7 +34,7 @@ from gateway.ledger.points import CommitPoint
 from gateway.ledger.tasks import EventRow
 from gateway.ledger.threads import MarkSynced
 from gateway.ports.adapter import AdapterError, ErrorClass, ServiceRequest
-from gateway.ports.capabilities import CanFetch, CanListTail, Fate, Fetched, Ongoing, Tail
+from gateway.ports.capabilities import CanFetch, CanFind, CanListTail, Fate, Fetched, Ongoing, Tail
 from gateway.ports.conversation import HandleKind, HistoryRecord, Item, UserItem
 
 log = structlog.get_logger("gateway.engine.preparation")
@@ -176,7 +176,12 @@ class CallPreparation:
 
     async def _in_conversation(self, earlier: UnknownOutcome) -> tuple[CommitPoint, ...]:
         """A run that has completed tells its own end; else the conversation shows how much of the call it holds."""
-        names, adapter = reconcile.names(earlier), earlier.agent.adapter
+        adapter = earlier.agent.adapter
+        if earlier.thread.handle is None and earlier.call.pending is None and isinstance(adapter, CanFind):
+            finding, request = adapter, self._request(None, earlier.view.items)
+            found_names = await self._look_up(lambda: finding.find(request), earlier)
+            earlier = earlier if found_names is None else reconcile.named(earlier, found_names)
+        names = reconcile.names(earlier)
         if names is not None and isinstance(adapter, CanFetch):
             found = await self._end_of_run(adapter, names, earlier)
             if found is not None and found.fate is Fate.COMPLETED:

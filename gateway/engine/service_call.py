@@ -42,7 +42,7 @@ from gateway.ports.adapter import (
     StartedOver,
     ToolResultReady,
 )
-from gateway.ports.capabilities import CanResume, Ongoing
+from gateway.ports.capabilities import CanFind, CanResume, Ongoing
 from gateway.ports.conversation import Ownership
 
 log = structlog.get_logger("gateway.engine.service_call")
@@ -51,6 +51,8 @@ FAULTS = (Exception, KeyboardInterrupt, SystemExit, BaseExceptionGroup)
 """What an adapter may raise: none of it may end the process for all other turns."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 8.0
+_FINDS = 3
+"""How often a call is looked for that may be under way without a name."""
 
 
 def can_resume(adapter: Adapter, names: Ongoing | None, error: AdapterError) -> TypeGuard[CanResume]:
@@ -94,6 +96,8 @@ class ServiceCallLoop:
                 if not isinstance(error, AdapterError) or machine.ended or machine.between_calls:
                     raise
                 names, resumed = context.addressed, again is not None
+                if names is None and error.kind.meaning.processed is Processed.MAYBE:
+                    names = await self._find(request)
                 again = names if can_resume(adapter, names, error) else None
                 if again is not None:
                     await self._wait_to_listen(error)
@@ -120,10 +124,14 @@ class ServiceCallLoop:
             context.machine.replay_call(point.before.answer, point.before.parts, round_=point.round)
         if again is not None:
             context.call = again
+        unnamed = point is not None and point.unnamed
+        if again is not None or unnamed:
             self._begin_again()
         else:
             await self._preparation.take_call()
         request = await self._preparation.first_request()
+        if unnamed and (again := await self._find(request)) is None:
+            raise AdapterError(ErrorClass.INTERRUPTED, "its process died before the backend had named the call")
         if point is None:
             self._seen = self._shown()
         context.run.resume_point = None
@@ -175,6 +183,28 @@ class ServiceCallLoop:
         return ShownOutput(self.context.run.live.outputs[-1], self.context.machine.answer)
 
     # --- a call that goes on at its backend without a listener
+
+    async def _find(self, request: ServiceRequest) -> Ongoing | None:
+        """The names of a call that the backend may have begun before it had named anything; None where it is not found. The
+        backend may need a moment until it shows what it has just taken."""
+        context, run, runtime = self.context, self.context.run, self.context.runtime
+        adapter = run.agent.adapter
+        if self._phase is not CallProgress.SENT or not isinstance(adapter, CanFind):
+            return None
+        for tries in range(1, _FINDS + 1):
+            await runtime.pace.sleep(backoff(_FIRST_WAIT, _LONGEST_WAIT, tries, runtime.pace.jitter()))
+            try:
+                with runtime.breakers.request(run.agent):
+                    found = await adapter.find(request)
+            except AdapterError as error:
+                drop_tracebacks(error)
+                log.info("call.not-found", agent=run.agent.name, task=run.live.id, detail=error.detail)
+                continue
+            if found is not None:
+                log.info("call.found", agent=run.agent.name, task=run.live.id)
+                await self.executor.note_names(found.handle if context.thread.handle is None else None, found.run)
+                return context.addressed
+        return None
 
     async def _wait_to_listen(self, error: AdapterError) -> None:
         """Only the turn's time limit ends these tries: the backend may have to be started first."""

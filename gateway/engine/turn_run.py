@@ -95,13 +95,19 @@ class StoredTask:
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
     """The place where a turn that was taken over continues. With `names`, this is the service call under way that has these
-    names; without, it is the service call that has to be made next. `before` is the output that the turn had shown when
-    that call began."""
+    names; if `unnamed`, one that has to be found first; else it is the service call that has to be made next. `before` is the
+    output that the turn had shown when that call began."""
 
     round: int
     attempt: int
     names: Ongoing | None
     before: ShownOutput
+    unnamed: bool = False
+
+    @property
+    def listens(self) -> bool:
+        """The call was made before."""
+        return self.names is not None or self.unnamed
 
 
 @dataclass(slots=True)

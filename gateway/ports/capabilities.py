@@ -141,6 +141,18 @@ class CanFetch(Protocol):
 
 
 @runtime_checkable
+class CanFind(Protocol):
+    """For a static handle: finds a call by what it has said, where the stream broke, or the process died, before the backend
+    had named anything."""
+
+    async def find(self, request: ServiceRequest) -> Ongoing | None:
+        """The names of the call of `request`, or of its first items; the handle too, where the call has begun the
+        conversation. None where there is no such call, or the backend cannot tell. Changes nothing at the backend. Raises:
+        AdapterError when the backend gave no answer.
+        """
+
+
+@runtime_checkable
 class CanResume(Protocol):
     """Calls continue at the backend without a listener, and their events can be read again."""
 

@@ -100,7 +100,7 @@ class Quarantine:
 
     def watch(self, unfinished: UnfinishedTurn, run: TurnRun) -> None:
         """The turn was taken over. An answer that is listened to again may be what killed its process."""
-        if run.resume_point is not None and run.resume_point.names is not None:
+        if run.resume_point is not None and run.resume_point.listens:
             self._on_trial[unfinished.turn] = unfinished.tries + 1, self.clock.monotonic() + self.probation
 
     def acquit(self, running: Collection[str]) -> None:

@@ -94,7 +94,7 @@ class _Takeover:
         if isinstance(way, ResumeCall):
             run.begin_call(call.id)
             before = shown_before(stored.outputs[-1], stored.updates, unfinished.turn, call.round)
-            point = ResumePoint(call.round, call.attempt, way.names, before)
+            point = ResumePoint(call.round, call.attempt, way.names, before, unnamed=way.names is None)
         else:
             point = ResumePoint(way.round, way.attempt, None, shown_answer(stored.outputs[-1], unfinished.turn))
         run.resume_point, run.base = point, call.base

@@ -2,7 +2,7 @@
 displaced turns. Law: that a turn is displaced is stored in its row alone; what follows from it is stored with its end.
 """
 
-from sqlalchemy import Update, and_, bindparam, delete, func, insert, literal_column, null, or_, select, text, update
+from sqlalchemy import Update, bindparam, delete, func, insert, literal_column, null, or_, select, text, update
 from sqlalchemy.sql.expression import ColumnElement
 
 from storage.schema.conditions import THREAD_LIVE
@@ -42,10 +42,7 @@ MARK_UNSYNCED = Write(
             service_call,
             matches(service_call, turn="turn"),
             service_call.c.status == word("unknown"),
-            or_(
-                service_call.c.pending_handle.is_not(None),
-                and_(thread.c.handle_kind == word("static"), thread.c.handle.is_not(None)),
-            ),
+            or_(service_call.c.pending_handle.is_not(None), thread.c.handle_kind == word("static")),
         ),
     )
     .values(state=word("unsynced")),

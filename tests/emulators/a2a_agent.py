@@ -105,9 +105,20 @@ class Run:
             await self.grown.wait_for(lambda: self.closed)
 
 
+async def _cut() -> AsyncGenerator[Frame]:
+    yield Cut()
+
+
+async def _silence() -> AsyncGenerator[Frame]:
+    yield b": working\n\n"
+    await asyncio.Event().wait()
+
+
 class A2AAgent(Emulator):
     """`sent` are the parameters of the messages in the words of 1.0, `cards` how often the card was read, `left` is set when a
-    listener has gone. `subscribes` says that tasks can be listened to again."""
+    listener has gone. `subscribes` says that tasks can be listened to again, `rpc` is the path of JSON-RPC on its card.
+    `faults` are answers to the next requests of an operation in the place of its own, None for its own; the answers to the next
+    `unheard` messages are cut before their first byte, and if `silent`, they are streams without an event."""
 
     def __init__(
         self, script: Script, *, api_key: str | None = None, version: str = "1.0", streaming: bool = True, **card: Any
@@ -120,6 +131,10 @@ class A2AAgent(Emulator):
         self.cards = 0
         self.left = asyncio.Event()
         self.subscribes = True
+        self.rpc = "rpc"
+        self.faults: dict[str, list[Response | None]] = defaultdict(list)
+        self.unheard = 0
+        self.silent = False
         self._ids = count(1)
         super().__init__(script, api_key=api_key)
 
@@ -143,6 +158,8 @@ class A2AAgent(Emulator):
 
     async def _card(self, request: Request) -> Response:
         self.cards += 1
+        if self.faults["card"]:
+            return self.faults["card"].pop() or Response()
         origin = str(request.base_url).rstrip("/")
         found: Json = {
             "name": "emulator",
@@ -156,7 +173,7 @@ class A2AAgent(Emulator):
         if self.version == "1.0":
             found["supportedInterfaces"] = [
                 {"url": f"{origin}/{path}", "protocolBinding": binding, "protocolVersion": "1.0"}
-                for path, binding in (("rpc", "JSONRPC"), ("rest", "HTTP+JSON"))
+                for path, binding in ((self.rpc, "JSONRPC"), ("rest", "HTTP+JSON"))
             ]
         else:
             found |= {"url": f"{origin}/rpc", "preferredTransport": "JSONRPC", "protocolVersion": "0.3.0"}
@@ -209,10 +226,14 @@ class A2AAgent(Emulator):
         self, operation: str, params: Json, event: Callable[[Json], bytes], wrapped: Callable[[bytes], bytes]
     ) -> Response:
         self.called.append(operation)
+        faults = self.faults[operation]
+        if faults and (fault := faults.pop(0)) is not None:
+            return fault
         if operation in {"SendMessage", "SendStreamingMessage"}:
             return await self._message(params, event, wrapped, stream=operation == "SendStreamingMessage")
         if operation == "ListTasks":
-            latest = [run.task for run in reversed(self.runs.values()) if run.task["contextId"] == params["contextId"]]
+            where = params.get("contextId")
+            latest = [run.task for run in reversed(self.runs.values()) if where in (None, run.task["contextId"])]
             page = {"tasks": latest, "nextPageToken": "", "pageSize": len(latest), "totalSize": len(latest)}
             return Response(wrapped(json.dumps(page).encode()), media_type="application/json")
         run = self.runs.get(params["id"])
@@ -272,6 +293,11 @@ class A2AAgent(Emulator):
         since, run.closed, run.speaks = len(run.frames), False, False
         begun: Json = {"task": json.loads(json.dumps(run.task))}
         run.work = asyncio.create_task(self._play(run, first, produced))  # noqa: TID251  # ends with the test's loop
+        if self.unheard:
+            self.unheard -= 1
+            return EventStream(_cut())
+        if self.silent:
+            return EventStream(_silence())
         if stream:
             return EventStream(self._frames(run, since, event, [begun]))
         if not self._waits(params):

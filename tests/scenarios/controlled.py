@@ -268,7 +268,7 @@ class Process:
 
     async def _run(self, path: Path, backend: ControlledBackend, lease: LeaseTimes, now: int) -> None:
         async with running_core(path, prefix=self.name, now=now, lease=lease, before=self._watch) as core:
-            core.agent(backend, toolset=backend.tools, queued_turns=QUEUED, parallel_tools=PARALLEL)  # type: ignore[arg-type]
+            core.agent(backend, toolset=backend.tools, queued_turns=QUEUED, parallel_tools=PARALLEL)
             self.core = core
             self._up.set()
             await self._down.wait()

@@ -64,11 +64,11 @@ async def test_14_the_task_of_an_upstream_agent_goes_on_while_it_waits_and_is_re
     path = tmp_path / "ledger.db"
     upstream = UpstreamAgent(ownership, Ending.INPUT_REQUIRED, Ending.COMPLETED, Ending.COMPLETED)
     async with running_core(path, prefix="one") as core:
-        core.agent(upstream)  # type: ignore[arg-type]
+        core.agent(upstream)
         asked = await core.send("a flight", context="c")
         assert asked.status.state is TaskState.INPUT_REQUIRED
     async with running_core(path, prefix="two") as core:
-        core.agent(upstream)  # type: ignore[arg-type]
+        core.agent(upstream)
         assert (await core.send("to Helsinki", task=asked.id)).status.state is TaskState.COMPLETED
         await core.send("and back", context="c")
     assert upstream.sent == [
@@ -81,7 +81,7 @@ async def test_14_the_task_of_an_upstream_agent_goes_on_while_it_waits_and_is_re
 
 async def test_14_a_call_that_fails_leaves_the_state_of_the_one_before(core: Core) -> None:
     upstream = UpstreamAgent(BS, Ending.INPUT_REQUIRED, None, Ending.COMPLETED)
-    core.agent(upstream)  # type: ignore[arg-type]
+    core.agent(upstream)
     asked = await core.send("a flight", context="c")
     assert (await core.send("to Helsinki", task=asked.id)).status.state is TaskState.FAILED
     await core.send("to Turku", context="c")
@@ -90,7 +90,7 @@ async def test_14_a_call_that_fails_leaves_the_state_of_the_one_before(core: Cor
 
 async def test_14_two_contexts_have_a_state_each(core: Core) -> None:
     upstream = UpstreamAgent(BS, *[Ending.COMPLETED] * 3)
-    core.agent(upstream)  # type: ignore[arg-type]
+    core.agent(upstream)
     for context in "cdc":
         await core.send("hi", context=context)
     assert upstream.sent == [{}, {}, {"contextId": "up-context", "referenceTaskIds": ["up-task-1"]}]

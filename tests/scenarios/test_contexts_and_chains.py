@@ -255,7 +255,7 @@ async def test_31_instructions_go_with_every_call_of_a_chain(core: Core) -> None
         tools: list[Json] = [{"type": "web_search"}]
         settings = factory.settings.model_validate(options | {"tools": tools})
         adapter = factory.build(settings)
-        core.agent(adapter)  # type: ignore[arg-type]
+        core.agent(adapter)
         for text in "12":
             assert (await core.send(text, context="c")).status.state is TaskState.COMPLETED
         await adapter.aclose()

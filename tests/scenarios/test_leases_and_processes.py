@@ -191,7 +191,7 @@ async def test_133_interrupt_cancels_what_waits_as_well(core: Core) -> None:
     agent = core.agent(adapter)
     tasks = [(await core.send(text, context="c", at_once=True)).id for text in "12"]
     await soon(adapter.paused.wait())
-    core.agent(agent.adapter, busy_context="interrupt")  # type: ignore[arg-type]
+    core.agent(agent.adapter, busy_context="interrupt")
     assert answer(await soon(core.send("3", context="c"))) == "re 3"
     assert [(await core.get(task)).status.state for task in tasks] == [TaskState.CANCELED] * 2
 

@@ -188,7 +188,7 @@ async def test_turns_that_two_processes_run_on_the_same_contexts_never_meet(
             running_core(path, prefix="two", lease=QUICK) as two,
         ):
             for core in (one, two):
-                core.agent(backend, toolset=work, queued_turns=1000, parallel_tools=2)  # type: ignore[arg-type]
+                core.agent(backend, toolset=work, queued_turns=1000, parallel_tools=2)
             async with asyncio.timeout(60), asyncio.TaskGroup() as group:
                 for number in range(CLIENTS):
                     group.create_task(_client((one, two), chance, str(number), tasks))

@@ -238,7 +238,7 @@ async def test_29_a_thread_goes_on_with_its_own_owner_where_the_type_can_do_both
         def flip(owner: str) -> Any:
             settings = {"model": "m", "base_url": f"{url}/v1", "history": {"owner": owner}}
             adapter = factory.build(factory.settings.model_validate(settings))
-            core.agent(adapter)  # type: ignore[arg-type]
+            core.agent(adapter)
             return adapter
 
         before, after = flip(old), None

@@ -156,7 +156,7 @@ async def talk_to_server(core: Core, *answers: list[Step], **policies: Any) -> R
     async with serve(server.app) as url:
         options = {"model": "m", "base_url": f"{url}/v1", "history": {"owner": "gateway"}}
         adapter = factory.build(factory.settings.model_validate(options))
-        core.agent(adapter, **policies)  # type: ignore[arg-type]
+        core.agent(adapter, **policies)
         for number in range(1, len(answers) + 1):
             assert (await core.send(str(number), context="c")).status.state is TaskState.COMPLETED
         await adapter.aclose()

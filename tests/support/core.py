@@ -44,11 +44,12 @@ from gateway.ledger.port import Ledger
 from gateway.ledger.threads import Caller
 from gateway.operations.call import EventStream, OperationCall
 from gateway.operations.service import Operations
+from gateway.ports.adapter import Adapter
 from gateway.ports.capabilities import Backend
 from gateway.scheduling.leases import LeaseTimes
 from gateway.scheduling.runner import Runner
 from storage.ledger import factory
-from tests.support.scripted import Pause, ScriptedAdapter
+from tests.support.scripted import Pause
 from tests.tool_call_vectors import faults
 
 START = 1_795_168_800_000
@@ -282,7 +283,7 @@ class Core:
 
     def agent(
         self,
-        adapter: ScriptedAdapter,
+        adapter: Adapter,
         name: str = "echo",
         toolset: Toolset | None = None,
         backend: Backend | None = None,
@@ -339,7 +340,7 @@ async def running_core(
     lease: LeaseTimes | None = None,
     limits: StreamLimits | None = None,
     before: Callable[[FragileLedger], object] = lambda _: None,
-    adapter: ScriptedAdapter | None = None,
+    adapter: Adapter | None = None,
     **agent: Any,
 ) -> AsyncGenerator[Core, None]:
     """`prefix` keeps the ids of two processes on one database apart. `before` gets the ledger first. `adapter` is that of the

@@ -4,6 +4,7 @@ failed explicitly, and the backend is never sent what it holds.
 Source: docs/state-model.md, section 8 (step 2) and scenario 51.
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -34,7 +35,7 @@ from gateway.ports.adapter import (
     Processed,
     TextDelta,
 )
-from gateway.ports.capabilities import CanFetch, CanListTail, Fate, Fetched, Ongoing, Tail
+from gateway.ports.capabilities import CanFetch, CanFind, CanListTail, Fate, Fetched, Ongoing, Tail
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
 log = structlog.get_logger("gateway.core.turn.reconcile")
@@ -51,7 +52,7 @@ def must_reconcile(
     if thread.owner is not StorageOwner.BACKEND or thread.lost:
         return False
     if thread.handle_kind is HandleKind.STATIC:
-        known = thread.handle is not None or call.handle is not None
+        known = thread.handle is not None or call.handle is not None or isinstance(adapter, CanFind)
         asks = isinstance(adapter, CanListTail) or (call.run is not None and isinstance(adapter, CanFetch))
         return known and asks and error_class not in NOT_PROCESSED
     if call.handle is None or policies.persistence == "per_turn":
@@ -76,6 +77,11 @@ class UnknownOutcome:
 def names(unknown: UnknownOutcome) -> Ongoing | None:
     """The names by which the call can be looked up, if the backend gave any."""
     return ownership.addressed(unknown.thread, Ongoing(unknown.call.pending, unknown.call.run))
+
+
+def named(unknown: UnknownOutcome, found: Ongoing) -> UnknownOutcome:
+    """The call with the names by which the backend was found to have it."""
+    return dataclasses.replace(unknown, call=replace(unknown.call, pending=found.handle, run=found.run))
 
 
 def from_run(unknown: UnknownOutcome, events: tuple[AdapterEvent, ...], clock: Clock) -> tuple[CommitPoint, ...]:

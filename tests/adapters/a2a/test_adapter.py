@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from adapters.a2a.adapter import A2AAdapter
 from gateway.ports.adapter import (
@@ -14,6 +15,7 @@ from gateway.ports.adapter import (
     ConsentAsked,
     Ending,
     ErrorClass,
+    Processed,
     ServiceRequest,
     TextDelta,
 )
@@ -137,9 +139,52 @@ async def test_an_agent_that_no_longer_speaks_as_its_card_said_is_found_anew(age
     adapter = await reach(agent)
     await turn(adapter, "Hi")
     agent.version = "0.3"
-    assert (await failure(adapter)).kind is ErrorClass.NOT_SERVED
     assert text(await turn(adapter, "Hi")) == "Hello"
     assert agent.cards == 2
+
+
+@pytest.mark.parametrize("status", [308, 404, 405, 410])
+async def test_an_agent_that_has_moved_gets_the_message_where_its_card_leads(
+    agent: A2AAgent, reach: Reach, status: int
+) -> None:
+    agent.script = plays(Say("Hello"))
+    adapter = await reach(agent)
+    first = completed(await turn(adapter, "Hi"))
+    agent.faults["SendStreamingMessage"].append(Response("moved", status))
+    agent.rpc = "v1/rpc"
+    assert text(await turn(adapter, "And now?", first)) == "Hello"
+    assert (len(agent.sent), agent.cards) == (2, 2)
+
+
+async def test_an_agent_that_refuses_and_has_the_same_card_is_asked_once(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent)
+    agent.faults["SendStreamingMessage"].append(Response("gone", 410))
+    assert (await failure(adapter)).kind is ErrorClass.NOT_SERVED
+    assert (agent.called, agent.cards) == (["SendStreamingMessage"], 2)
+
+
+@pytest.mark.parametrize("operation", ["GetTask", "card"])
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, ErrorClass.NOT_SERVED),
+        (413, ErrorClass.NOT_SERVED),
+        (429, ErrorClass.RATE_LIMITED),
+        (500, ErrorClass.UNREACHABLE),
+        (503, ErrorClass.UNREACHABLE),
+    ],
+)
+async def test_the_failure_of_a_request_before_the_message_is_not_about_the_message(
+    agent: A2AAgent, reach: Reach, operation: str, status: int, kind: ErrorClass
+) -> None:
+    adapter = await reach(agent)
+    first = completed(await turn(adapter, "Hi"))
+    if operation == "card":
+        adapter = await reach(agent)
+    agent.faults[operation].append(Response("{}", status))
+    error = await failed(adapter, first)
+    assert (error.kind, error.kind.meaning.processed) == (kind, Processed.NO)
+    assert len(agent.sent) == 1
 
 
 # --- turns ------------------------------------------------------------------------------------------------------------
@@ -331,6 +376,51 @@ async def test_a_task_that_cannot_be_listened_to_is_looked_at_until_it_ends(agen
     assert text(await resumed(adapter, names, goes_on)) == "one two"
 
 
+@pytest.mark.parametrize("status", [200, 400, 404, 500])
+async def test_a_subscription_that_does_not_work_is_replaced_by_looks(
+    agent: A2AAgent, reach: Reach, status: int
+) -> None:
+    adapter = await reach(agent)
+    agent.faults["SubscribeToTask"].append(HTMLResponse("<html>", status))
+    names, goes_on = await begun(adapter, agent, Say("two"))
+    assert text(await resumed(adapter, names, goes_on)) == "one two"
+    assert "GetTask" in agent.called
+
+
+async def test_a_subscription_that_says_nothing_is_followed_by_a_look(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent)
+    agent.faults["SubscribeToTask"].append(Response(media_type="text/event-stream"))
+    names, goes_on = await begun(adapter, agent, Say("two"))
+    goes_on.set()
+    await agent.runs[names.run or ""].settle()
+    assert text(await resumed(adapter, names)) == "one two"
+
+
+@pytest.mark.parametrize("status", [404, 500, 502, 503])
+async def test_a_look_that_fails_says_nothing_of_the_task(agent: A2AAgent, reach: Reach, status: int) -> None:
+    adapter = await reach(agent)
+    agent.subscribes = False
+    names, _ = await begun(adapter, agent)
+    agent.faults["GetTask"].append(Response("{}", status))
+    with pytest.raises(AdapterError) as error:
+        await resumed(adapter, names)
+    assert error.value.kind is ErrorClass.INTERRUPTED
+
+
+async def test_two_unreadable_answers_to_looks_are_passed_over_and_a_third_is_not(
+    agent: A2AAgent, reach: Reach
+) -> None:
+    adapter = await reach(agent)
+    agent.subscribes = False
+    names, goes_on = await begun(adapter, agent, Say("two"))
+    agent.faults["GetTask"] += [HTMLResponse("<html>")] * 2
+    assert text(await resumed(adapter, names, goes_on)) == "one two"
+    agent.faults["GetTask"] += [HTMLResponse("<html>")] * 3
+    with pytest.raises(AdapterError) as error:
+        await resumed(adapter, names)
+    assert error.value.kind is ErrorClass.CONTRACT_BROKEN
+
+
 async def test_a_task_of_0_3_is_looked_at_because_a_second_listener_misses_and_doubles(reach: Reach) -> None:
     agent = A2AAgent(plays(), api_key=KEY, version="0.3")
     adapter = await reach(agent)
@@ -377,6 +467,17 @@ async def test_a_task_is_cancelled_and_one_that_has_ended_counts_as_that(agent: 
     assert await adapter.cancel(names)
 
 
+@pytest.mark.parametrize("code", [-32001, -32002])
+async def test_a_task_that_goes_on_although_its_agent_refuses_to_cancel_it_is_not_cancelled(
+    agent: A2AAgent, reach: Reach, code: int
+) -> None:
+    adapter = await reach(agent)
+    names, _ = await begun(adapter, agent)
+    refusal = {"jsonrpc": "2.0", "id": "1", "error": {"code": code, "message": "no"}}
+    agent.faults["CancelTask"].append(JSONResponse(refusal))
+    assert not await adapter.cancel(names)
+
+
 # --- a message that nobody has heard of since -------------------------------------------------------------------------
 
 
@@ -407,6 +508,19 @@ async def test_a_message_that_arrived_is_found_by_its_id_with_the_answer(
     tail = await adapter.tail(of_the_next(first, "two", "three"))
     assert tail is not None
     assert (tail.held, text(tail.answer), completed(tail.answer).handle) == (1, "Two it is.", first.handle)
+
+
+@BINDINGS
+async def test_the_first_message_of_a_conversation_is_found_with_the_names_that_the_agent_gave(
+    agent: A2AAgent, reach: Reach, values: dict[str, Any]
+) -> None:
+    adapter = await reach(agent, **values)
+    agent.script = plays(Say("One it is."))
+    agent.unheard = 1
+    assert (await failure(adapter)).kind is ErrorClass.INTERRUPTED
+    [run] = agent.runs.values()
+    assert await adapter.find(request("Hi")) == Ongoing(run.task["contextId"], run.task["id"])
+    assert await adapter.find(request("another", context_id="other")) is None
 
 
 async def test_a_message_that_did_not_arrive_is_not_found(agent: A2AAgent, reach: Reach) -> None:

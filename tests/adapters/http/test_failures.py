@@ -114,7 +114,7 @@ class TestAnswers:
             ("200 OK", b"<!DOCTYPE html><html></html>", ErrorClass.CONTRACT_BROKEN),
             ("200 OK", error_body(message="limit", code="rate_limit_exceeded"), ErrorClass.RATE_LIMITED),
             ("204 No Content", b"", ErrorClass.CONTRACT_BROKEN),
-            ("304 Not Modified", b"", ErrorClass.CONTRACT_BROKEN),
+            ("304 Not Modified", b"", ErrorClass.NOT_SERVED),
         ],
     )
     async def test_the_code_decides_then_the_status(
@@ -186,7 +186,7 @@ class TestAnswers:
         redirect = plain("307 Temporary Redirect", Location=f"{elsewhere.url}/v1")
         server = await raw(lambda exchange: exchange.send(redirect))
         error = await fault(connect(), server.url)
-        assert error.kind is ErrorClass.CONTRACT_BROKEN
+        assert error.kind is ErrorClass.NOT_SERVED
         assert elsewhere.url in error.detail
         assert elsewhere.connections == 0
 

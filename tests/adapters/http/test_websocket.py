@@ -226,7 +226,7 @@ class TestHandshakes:
         other = await raw(never)
         server = await raw(lambda exchange: exchange.send(plain("307 Temporary Redirect", Location=other.url)))
         error = await fault(connect(), ws(server))
-        assert error.kind is ErrorClass.CONTRACT_BROKEN
+        assert error.kind is ErrorClass.NOT_SERVED
         assert "instead of a WebSocket" in error.detail
 
     @pytest.mark.parametrize(

@@ -206,7 +206,9 @@ class A2AAdapter:
         if last is None:
             raise self._failures.error(ErrorClass.INTERRUPTED, "the stream ended before its task")
         if last.state not in ending.SETTLED:
-            raise self._failures.error(ErrorClass.BACKEND_FAILED, ending.words(last), retry_after=ending.wait(last))
+            failed = self._failures.error(ErrorClass.BACKEND_FAILED, ending.words(last), retry_after=ending.wait(last))
+            failed.usage = reader.usage
+            raise failed
         for event in ending.completed(reader, last, thread, request.task_id):
             yield event
 

@@ -101,6 +101,12 @@ async def test_a_task_that_another_cancels_fails_the_call(agent: A2AAgent, reach
     assert (await failure(await reach(agent))).kind is ErrorClass.BACKEND_FAILED
 
 
+async def test_the_tokens_of_a_task_that_fails_are_told(agent: A2AAgent, reach: Reach) -> None:
+    end = {"status": {"state": "TASK_STATE_FAILED"}, "metadata": {"usage_metadata": {"total_token_count": 7}}}
+    agent.script = plays(Item({"statusUpdate": end}))
+    assert (await failure(await reach(agent))).usage == {"total_token_count": 7}
+
+
 async def test_an_error_in_the_stream_counts_behind_what_came_before_it(agent: A2AAgent, reach: Reach) -> None:
     broken = b'data: {"jsonrpc":"2.0","id":"1","error":{"code":-32603,"message":"boom"}}\n\n'
     agent.script = plays(Say("par"), Raw(broken), NoTerminal())

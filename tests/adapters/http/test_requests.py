@@ -220,7 +220,7 @@ class TestAnswersThatAreNotWhole:
         server = await raw(lambda exchange: exchange.send(plain("302 Found", Location="https://elsewhere.invalid")))
         with pytest.raises(AdapterError, match=r"'https://elsewhere\.invalid' instead of an answer") as caught:
             await ask(connect(), "GET", server.url)
-        assert caught.value.kind is ErrorClass.CONTRACT_BROKEN
+        assert caught.value.kind is ErrorClass.NOT_SERVED
 
     async def test_the_status_of_a_refusal_counts_although_its_body_is_cut(
         self, raw: StartRaw, connect: Connect, ask: Ask

@@ -168,6 +168,4 @@ def _looking() -> Iterator[None]:
     except AdapterError as error:
         if error.kind not in _PASSING or isinstance(error, Gone):
             raise
-        raise AdapterError(
-            ErrorClass.INTERRUPTED, error.detail, retry_after=error.retry_after, backend_down=error.backend_down
-        ) from error
+        raise error.as_kind(ErrorClass.INTERRUPTED) from error

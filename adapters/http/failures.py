@@ -92,9 +92,7 @@ def nothing_sent() -> Iterator[None]:
         kind = _WITHOUT_MESSAGE.get(error.kind)
         if kind is None:
             raise
-        raise AdapterError(
-            kind, error.detail, retry_after=error.retry_after, backend_down=error.backend_down
-        ) from error
+        raise error.as_kind(kind) from error
 
 
 class Failures:

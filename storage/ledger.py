@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gateway.ledger.documents import Import
 from gateway.ledger.errors import LedgerUnavailable
-from gateway.ledger.points import QUEUES_DELETIONS, CommitPoint
+from gateway.ledger.points import QUEUES_BACKEND_JOBS, CommitPoint
 from gateway.ledger.port import Ledger, LedgerFactory
 from gateway.ledger.tasks import Append, Close
 from gateway.ledger.turns import Accept, Decide
@@ -37,10 +37,10 @@ class SqliteLedger(Reads):
         super().__init__(readers)
         self._writer = writer
         self._version = version
-        self._wake_deletions: Callable[[], None] = lambda: None
+        self._wake_jobs: list[Callable[[], None]] = []
 
-    def on_deletion(self, wake: Callable[[], None]) -> None:
-        self._wake_deletions = wake
+    def on_backend_job(self, wake: Callable[[], None]) -> None:
+        self._wake_jobs.append(wake)
 
     async def commit(self, *points: CommitPoint) -> None:
         # A whole context would occupy the event loop for too long.
@@ -79,14 +79,15 @@ class SqliteLedger(Reads):
         await stored
 
     def _followed(self, done: Done, kinds: Collection[type[CommitPoint]]) -> Done:
-        """Wakes the deletions as well, where points of these kinds may have queued one."""
-        if QUEUES_DELETIONS.isdisjoint(kinds):
+        """Wakes the jobs at backends as well, where points of these kinds may have queued one."""
+        if QUEUES_BACKEND_JOBS.isdisjoint(kinds):
             return done
 
         def stored(error: Exception | None) -> None:
             done(error)
             if error is None:
-                self._wake_deletions()
+                for wake in self._wake_jobs:
+                    wake()
 
         return stored
 

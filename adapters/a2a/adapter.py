@@ -3,7 +3,7 @@
 Law: what the agent holds is not said to it twice; what it has forgotten is found out before anything is said.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from adapters.a2a import ending, hops, messages, state
@@ -151,6 +151,10 @@ class A2AAdapter:
         agent = await self._discovery.agent()
         return await agent.cancel(call.run or "")
 
+    async def withdraw(self, call: Ongoing, outcomes: Sequence[OutputItem]) -> None:
+        """The gateway's task has ended, and no other one continues a task of the agent."""
+        await self.cancel(call)
+
     async def probe(self) -> ProbeReport:
         agent = await self._discovery.agent()
         await agent.task(_NO_TASK, brief=True)
@@ -220,12 +224,11 @@ def _lengths(request: ServiceRequest) -> dict[str, int]:
 
 
 def _continued(request: ServiceRequest, thread: ThreadState) -> Waiting | None:
-    """The task of the agent that the request continues: the caller's message is for it, or brings what it waits for."""
+    """The task of the agent that the request continues: the one that asked in the same task of the gateway."""
     waiting = thread.waiting
     if waiting is None or request.handle is None:
         return None
-    decides = any(isinstance(item, OutputItem) and item.approved is not None for item in request.items)
-    return waiting if decides or waiting.ours == request.task_id else None
+    return waiting if waiting.ours == request.task_id else None
 
 
 ANYTHING = ("text/plain", "application/json", "*/*")

@@ -30,7 +30,7 @@ def encode(request: ServiceRequest, *, task: str | None, references: tuple[str, 
         context_id=request.handle,
         task_id=task,
         role=Role.USER,
-        parts=tuple(_parts(request.items)),
+        parts=tuple(_parts(_wanted(request.items, task))),
         metadata=metadata,
         extensions=last.extensions if last is not None else None,
         reference_task_ids=references,
@@ -51,6 +51,13 @@ def message_id(request: ServiceRequest, items: Sequence[Item] | None = None) -> 
 
 def _called(item: Item) -> str:
     return item.call_id if isinstance(item, OutputItem | CallItem) else ""
+
+
+def _wanted(items: Sequence[Item], task: str | None) -> Sequence[Item]:
+    """Beside words for a new task, decisions for an earlier one are void."""
+    words = [item for item in items if isinstance(item, UserItem)]
+    void = [item for item in items if isinstance(item, OutputItem) and item.approved is not None]
+    return words if task is None and words and len(words) + len(void) == len(items) else items
 
 
 def _parts(items: Sequence[Item]) -> Iterable[Part]:

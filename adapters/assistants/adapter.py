@@ -123,6 +123,9 @@ class ThreadsAdapter:
             # The service refuses to cancel a run that has ended.
         return True
 
+    async def withdraw(self, call: Ongoing, outcomes: Sequence[OutputItem]) -> None:
+        await self._close(call.handle or "", Position.named(call.run or ""), outcomes)
+
     async def tail(self, request: ServiceRequest) -> Tail | None:
         """What became of a request that may have begun a run whose name is not known, or that may have reached the run that
         waited for it."""
@@ -227,14 +230,15 @@ class ThreadsAdapter:
         """Ends the run that waits, since a thread takes no message before. The outcomes go first, so that the thread has
         them; an answer to these alone is not wanted."""
         run = await self._threads.find_run(thread, at.run)
-        if run is None or run.status != wire.WAITING:
+        if run is None or run.status not in wire.ACTIVE | {wire.WAITING}:
             return
-        try:
-            await self._threads.submit_quietly(thread, at.run, encode_outcomes(answers))
-        except AdapterError as error:
-            if not error.kind.meaning.refuses_content:
-                raise
-            # Outcomes that the service does not take shall not hold the message up.
+        if run.status == wire.WAITING and answers:
+            try:
+                await self._threads.submit_quietly(thread, at.run, encode_outcomes(answers))
+            except AdapterError as error:
+                if not error.kind.meaning.refuses_content:
+                    raise
+                # Outcomes that the service does not take shall not hold the message up.
         await self.cancel(Ongoing(thread, at.run))
 
     async def _end_abandoned(self, thread: str) -> None:

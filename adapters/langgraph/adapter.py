@@ -32,7 +32,7 @@ from gateway.ports.adapter import (
     StateKind,
 )
 from gateway.ports.capabilities import Backend, Description, Fate, Fetched, Ongoing, ProbeReport, Tail
-from gateway.ports.conversation import HandleKind, Ownership, StorageOwner, UserItem
+from gateway.ports.conversation import HandleKind, OutputItem, Ownership, StorageOwner, UserItem
 
 _MODES = ("text/plain", "application/json", "image/*", "audio/*", "video/*", "application/pdf")
 _NO_TURN = Turn(None)
@@ -120,6 +120,14 @@ class LangGraphAdapter:
         found = self._named(call, _NO_TURN)
         ended = await self._service.cancel(found.thread, found.runs[-1])
         return ended or await self._service.status(found.thread, found.runs[-1]) not in wire.RUNNING
+
+    async def withdraw(self, call: Ongoing, outcomes: Sequence[OutputItem]) -> None:
+        """The next message closes the tool calls of the thread that are open."""
+        found = self._named(call, _NO_TURN)
+        thread = await self._service.thread(found.thread)
+        latest = await self._service.newest_runs(found.thread, 1) if thread.open else ()
+        if [run.run_id for run in latest] == [found.runs[-1]]:
+            await self._service.drop_interrupts(found.thread)
 
     async def tail(self, request: ServiceRequest) -> Tail | None:
         name = request.handle

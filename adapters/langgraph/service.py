@@ -26,6 +26,7 @@ _LARGEST = 64 * 1024 * 1024
 _STATES = 1000
 """The server gives no more at once. A run makes a few for each of its steps."""
 _RUNS = 100
+_END = "__end__"
 _FROM_FIRST = {"Last-Event-ID": "-1"}
 
 
@@ -74,8 +75,8 @@ class LangGraphService:
         found = await self._whole("GET", self._run(thread, run), thread, Run)
         return None if found is None else found.status
 
-    async def newest_runs(self, thread: str) -> Sequence[Run]:
-        query = f"limit={_RUNS}&select=run_id&select=status&select=metadata"
+    async def newest_runs(self, thread: str, limit: int = _RUNS) -> Sequence[Run]:
+        query = f"limit={limit}&select=run_id&select=status&select=metadata"
         return await self._whole("GET", f"{self._thread(thread)}/runs?{query}", thread, list[Run]) or []
 
     async def interrupt(self, thread: str, run: str) -> None:
@@ -93,6 +94,12 @@ class LangGraphService:
         if found is None:
             raise self.lost(name)
         return found
+
+    async def drop_interrupts(self, name: str) -> None:
+        """Ends what the thread waits for; its graph begins anew with the next input. Raises: AdapterError, with LOCKED while a
+        run is at work."""
+        body = {"values": None, "as_node": _END}
+        await self._http.request_json("POST", f"{self._thread(name)}/state", body, handle=name)
 
     async def added(self, thread: Thread, name: str, run: str, key: str) -> Sequence[Message]:
         """The messages of the thread that this run has added. Raises: AdapterError."""

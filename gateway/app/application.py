@@ -33,6 +33,7 @@ from gateway.ledger.port import Ledger
 from gateway.maintenance.backend_deletions import Deletions
 from gateway.maintenance.expiry import QuestionExpiry
 from gateway.maintenance.retention import Retention
+from gateway.maintenance.withdrawals import Withdrawals
 from gateway.operations.contexts import Contexts, ContextTransfer
 from gateway.operations.paused_turns import PausedTurns
 from gateway.operations.quotas import Quotas
@@ -91,6 +92,7 @@ class Gateway:
             push_configs=push.configs if push is not None else None,
         )
         self._deletions = Deletions(ledger, self._agents, clock)
+        self._withdrawals = Withdrawals(ledger, self._agents, clock)
         self._contexts = Contexts(ledger, runner, fanout, clock)
         self._transfer = ContextTransfer(ledger, clock)
         self._expiry = QuestionExpiry(ledger, runner, PausedTurns(ledger, runner, fanout, clock), clock, self._agents)
@@ -122,7 +124,8 @@ class Gateway:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        jobs = [self._deletions.run(), self._retention.run(), self._expiry.run(), self._keys.run(), self._refresh.run()]
+        jobs = [self._deletions.run(), self._withdrawals.run(), self._retention.run(), self._expiry.run()]
+        jobs += [self._keys.run(), self._refresh.run()]
         if self._push is not None:
             jobs.append(self._push.run())
         async with self.app.open(), self.runner.running(), asyncio.TaskGroup() as group:
@@ -178,8 +181,10 @@ class Gateway:
         return LoadedConfig(app, agents, pipeline, tuple(each.source for each in sources.values()))
 
     async def _wait_unused(self, agents: Agents) -> None:
-        """Returns when no deletion, question for a description or turn uses these agents, which a reload has replaced."""
+        """Returns when no job at a backend, question for a description or turn uses these agents, which a reload has
+        replaced."""
         await self._deletions.wait_current()
+        await self._withdrawals.wait_current()
         await self._refresh.wait_current()
         await self.runner.unused(agents)
 

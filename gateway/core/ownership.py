@@ -13,8 +13,9 @@ from gateway.ledger import threads
 from gateway.ledger.calls import Complete
 from gateway.ledger.documents import PortableThread
 from gateway.ledger.points import CommitPoint
+from gateway.ledger.retention import EndWithdrawal
 from gateway.ledger.states import TurnStatus
-from gateway.ledger.threads import RevertIfDisplaced, ThreadRecord
+from gateway.ledger.threads import RevertIfDisplaced, ThreadRecord, Withdraw
 from gateway.ports.adapter import Adapter, AdapterError, AdapterEvent, CallCompleted, CallStarted, ErrorClass
 from gateway.ports.capabilities import CanReadState, Ongoing
 from gateway.ports.conversation import AssistantItem, HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem
@@ -153,6 +154,13 @@ def revert_displaced(thread: ThreadRecord, turn: str, status: TurnStatus, now: i
     return (RevertIfDisplaced(thread.id, turn, now),) if unfinished and rotates else ()
 
 
+def withdraw(kind: HandleKind, task: str, status: TurnStatus, now: int) -> tuple[Withdraw, ...]:
+    """The commit point behind an end of the turn, and with it of the task, that its agent did not bring about: the agent may
+    still wait for the caller. Where the handle rotates, nothing does: it names a call that is over."""
+    unfinished = status in (TurnStatus.FAILED, TurnStatus.CANCELLED)
+    return (Withdraw(task, now),) if unfinished and kind is HandleKind.STATIC else ()
+
+
 # --- effects of commit points on a thread -----------------------------------------------------------------------------
 
 
@@ -175,6 +183,8 @@ def apply_point(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
             return replace(following, epoch=thread.epoch + 1, generation=thread.generation + 1)
         case threads.MarkHandleLost():
             return replace(thread, lost=True, unsynced=False)
+        case EndWithdrawal():
+            return replace(thread, withdraws=False)
         case threads.MarkUnsynced() | threads.MarkSynced():
             return replace(thread, unsynced=isinstance(point, threads.MarkUnsynced))
         case _:

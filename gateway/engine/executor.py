@@ -259,6 +259,7 @@ class CommandExecutor:
         if ownership.rewinds(thread, end.status, run.agent.policies) and run.service_call:
             points = [*points, Rewind(thread.id, run.turn, self._context.base, now)]
         back = ownership.revert_displaced(thread, run.turn, end.status, now)
+        withdraws = ownership.withdraw(thread.handle_kind, live.id, end.status, now)
         releases = held.is_last(run)
 
         def unit(row: EventRow | None) -> tuple[CommitPoint, ...]:
@@ -268,7 +269,7 @@ class CommandExecutor:
                 output, end, live.id, run.turn, thread.id, row, last, now,
                 spent=spent, visible=reply is None, process=process,
             )  # fmt: skip
-            return (*points, finish, *back, *((Release(thread.id, holder),) if releases else ()))
+            return (*points, finish, *back, *withdraws, *((Release(thread.id, holder),) if releases else ()))
 
         def stored() -> None:
             live.apply(update)
@@ -276,7 +277,7 @@ class CommandExecutor:
             held.apply(points)
             if releases:
                 held.leased = False
-            if back:
+            if back or withdraws:
                 held.current = False
             run.respond(reply.message if reply is not None else None)
 

@@ -131,7 +131,9 @@ class PausedTurn:
         )
         mark = (Displace(thread.id, turn, itself=True),) if displaced else ()
         back = ownership.revert_displaced(thread, turn, finish.status, now)
-        return (self._decide(None, None, now, goes_on=False), *self._points, *mark, finish, *back)
+        # A task that continues with its next turn answers its agent with that.
+        over = ownership.withdraw(thread.handle_kind, self.task.id, finish.status, now) if state is not None else ()
+        return (self._decide(None, None, now, goes_on=False), *self._points, *mark, finish, *back, *over)
 
     async def store(
         self,

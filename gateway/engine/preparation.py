@@ -1,5 +1,5 @@
-"""Prepares the service calls of a turn: takes the lease, resolves an earlier call of unknown outcome, records the call, and
-reads what the call carries.
+"""Prepares the service calls of a turn: takes the lease, withdraws what an earlier call has left waiting, resolves an earlier
+call of unknown outcome, records the call, and reads what the call carries.
 
 Law: nothing is sent that is not recorded. What became of an earlier call is asked of the backend without changing anything
 there, and stored together with the next request or not at all.
@@ -26,11 +26,13 @@ from gateway.core.turn.reconcile import UnknownOutcome
 from gateway.engine.cancellation import cancel_at_backend
 from gateway.engine.tool_loop import is_cancelled
 from gateway.engine.turn_context import TurnContext
+from gateway.engine.withdrawal import withdraw
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ledger.calls import Complete
 from gateway.ledger.errors import Conflict
 from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
+from gateway.ledger.retention import EndWithdrawal
 from gateway.ledger.tasks import EventRow
 from gateway.ledger.threads import MarkSynced
 from gateway.ports.adapter import AdapterError, ErrorClass, ServiceRequest
@@ -85,7 +87,9 @@ class CallPreparation:
             if not held.current:
                 await context.reread_thread()
             try:
-                await self._commit(await self._resolve() if held.thread.unsynced else ())
+                withdrawn = await self._withdraw() if held.thread.withdraws and self._is_first else ()
+                resolved = await self._resolve() if held.thread.unsynced else ()
+                await self._commit((*withdrawn, *resolved))
             except Conflict:
                 if is_cancelled():
                     # The cancellation came during the commit, and comes no second time: this must not try for ever.
@@ -149,7 +153,20 @@ class CallPreparation:
 
         await run.live.journal.commit(points, final, stored)
 
-    # --- an earlier service call of the thread, of unknown outcome
+    # --- earlier service calls of the thread
+
+    async def _withdraw(self) -> tuple[CommitPoint, ...]:
+        """The end of each withdrawal that was made. What the backend does not confirm is tried again later, and the request is
+        made all the same. Raises: LedgerUnavailable, CorruptRecord."""
+        agent, ledger, thread = self.context.run.agent, self.context.runtime.ledger, self.context.thread.id
+        ended: list[CommitPoint] = []
+        for job in await ledger.withdrawals(thread):
+            failure = await withdraw(agent, job, ledger)
+            if failure is None:
+                ended.append(EndWithdrawal(job.job, thread))
+            else:
+                log.warning("withdrawal.failed", agent=agent.name, thread=thread, run=job.run, detail=failure)
+        return tuple(ended)
 
     async def _resolve(self) -> tuple[CommitPoint, ...]:
         """The commit points after which the thread can continue. Raises: AdapterError when the backend could not be

@@ -14,13 +14,13 @@ _Lease = leases.Claim | leases.Renew | leases.Release | leases.Fence
 _Process = leases.TakeOver | leases.CountTries | leases.Heartbeat | leases.RequestCancel
 _Thread = threads.MarkHandleLost | threads.MarkUnsynced | threads.MarkSynced | threads.Displace | threads.LeaveOut
 _Moved = threads.ConfirmHandle | threads.BeginEpoch | threads.Rewind | threads.RevertIfDisplaced
-_Handle = _Moved | threads.DeleteOrphan | threads.KeepHandle
+_Handle = _Moved | threads.DeleteOrphan | threads.KeepHandle | threads.Withdraw
 _Expiry = retention.DeleteContext | retention.ExpireContext | retention.PurgeContext | retention.ExpireTasks
-_Deletion = retention.MoveDeletion | retention.EndDeletion
+_Deletion = retention.MoveDeletion | retention.EndDeletion | retention.MoveWithdrawal | retention.EndWithdrawal
 _Outside = documents.Adopt | documents.Import | api_keys.IssueKey | api_keys.RevokeKey | push.PushPoint
 
 CommitPoint = _Turn | _Call | _Refused | _Tool | _Lease | _Process | _Thread | _Handle | _Expiry | _Deletion | _Outside
-QUEUES_DELETIONS: frozenset[type[CommitPoint]] = frozenset(
+QUEUES_BACKEND_JOBS: frozenset[type[CommitPoint]] = frozenset(
     {
         retention.DeleteContext,
         retention.ExpireContext,
@@ -28,6 +28,7 @@ QUEUES_DELETIONS: frozenset[type[CommitPoint]] = frozenset(
         threads.Rewind,
         threads.RevertIfDisplaced,
         threads.DeleteOrphan,
+        threads.Withdraw,
     }
 )
-"""Points after which there may be a deletion to make at a backend."""
+"""Points after which there may be a deletion, or a withdrawal, to make at a backend."""

@@ -14,7 +14,7 @@ from gateway.ledger.documents import ContextDocument
 from gateway.ledger.leases import UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.push import PushReads
-from gateway.ledger.retention import AgedContext, Deletion, EndedTask
+from gateway.ledger.retention import AgedContext, Deletion, EndedTask, Withdrawal
 from gateway.ledger.tasks import OpenTurn, PageLimits, TaskFilter, TaskOwner, TaskPage, TaskRecord, TurnRecord
 from gateway.ledger.threads import Caller, ContextRecord, ThreadRecord
 from gateway.ledger.tool_calls import AskedCall, EarlierToolCall, StandingApproval, ToolCallRecord
@@ -94,6 +94,9 @@ class ThreadReads(Protocol):
     async def unknown_call(self, thread_id: str) -> UnknownCall | None:
         """The service call that made a thread `unsynced`."""
 
+    async def withdrawals(self, thread_id: str) -> tuple[Withdrawal, ...]:
+        """What calls of a thread have left waiting at the backend, and is still to be withdrawn."""
+
 
 class TurnReads(Protocol):
     """A turn, its service calls and tool calls."""
@@ -157,6 +160,9 @@ class RetentionReads(Protocol):
     async def deletions(self, limit: int) -> tuple[Deletion, ...]:
         """The next deletions, due or not, without those that were given up."""
 
+    async def next_withdrawals(self, limit: int) -> tuple[Withdrawal, ...]:
+        """The next withdrawals, due or not."""
+
     async def next_owner(self, after: TaskOwner) -> TaskOwner | None:
         """The next owner of public tasks, in order."""
 
@@ -174,10 +180,15 @@ class RetentionReads(Protocol):
 
 
 class RetentionLedger(Commits, RetentionReads, Protocol):
-    """The part of retention and of deletions at backends."""
+    """The part of retention."""
 
-    def on_deletion(self, wake: Callable[[], None]) -> None:
-        """`wake` is called in the event loop after each commit of this process that may have queued a deletion."""
+    def on_backend_job(self, wake: Callable[[], None]) -> None:
+        """`wake` is called in the event loop after each commit of this process that may have queued a deletion or a
+        withdrawal."""
+
+
+class BackendJobsLedger(RetentionLedger, ThreadReads, Protocol):
+    """The part of deletions and withdrawals at backends."""
 
 
 class PushLedger(Commits, PushReads, Protocol):

@@ -1,4 +1,4 @@
-"""Deletion and expiry of contexts and tasks, and deletions at backends: commit points and records."""
+"""Deletion and expiry of contexts and tasks, deletions and withdrawals at backends: commit points and records."""
 
 import msgspec
 
@@ -68,6 +68,34 @@ class Deletion(msgspec.Struct, frozen=True):
     job: str
     agent: str
     handle: str
+    due_at: int
+    attempts: int
+
+
+class MoveWithdrawal(msgspec.Struct, frozen=True):
+    """A withdrawal that was due at `due_at` is next due at `until`. Conflict when another process has it."""
+
+    job: str
+    due_at: int
+    until: int
+    attempts: int
+
+
+class EndWithdrawal(msgspec.Struct, frozen=True):
+    """What was to be withdrawn waits no more, or is given up. It may be done already."""
+
+    job: str
+    thread: str
+
+
+class Withdrawal(msgspec.Struct, frozen=True):
+    """What the call `run` of a thread has left waiting at the backend of `agent`, in its conversation `handle`."""
+
+    job: str
+    agent: str
+    thread: str
+    handle: str
+    run: str
     due_at: int
     attempts: int
 

@@ -19,7 +19,7 @@ class ThreadRecord(msgspec.Struct, frozen=True):
     `lost`: the backend does not know the handle any more; the thread can only continue in a new epoch.
     `unsynced`: the backend may have more than the ledger, because the outcome of a service call is unknown.
     `state_version`: the version of the adapter's schema of `adapter_state`. `adapter_secret`: the adapter's secret, sealed for
-    this thread.
+    this thread. `withdraws`: what an earlier call has left waiting at the backend is still to be withdrawn.
     """
 
     id: str
@@ -35,6 +35,7 @@ class ThreadRecord(msgspec.Struct, frozen=True):
     state_version: int = 1
     unsynced: bool = False
     adapter_secret: str | None = None
+    withdraws: bool = False
 
 
 class ContextRecord(msgspec.Struct, frozen=True):
@@ -146,3 +147,11 @@ class KeepHandle(msgspec.Struct, frozen=True):
 
     thread: str
     handle: str
+
+
+class Withdraw(msgspec.Struct, frozen=True):
+    """Follows an end of the task that its agent did not bring about. What the last service call of the task has left waiting
+    at its backend is queued to be withdrawn there, where that call is complete and has a name."""
+
+    task: str
+    now: int

@@ -190,9 +190,10 @@ class MessageIntake:
             if where.context.thread is not None:
                 self._check_thread(incoming.call, where.context.thread, len(others))
         made = build_plan(incoming, where, outputs, closed, self.clock, self.runner.runtime.holder)
-        # On an unsynced thread there is something to look up between C1 and C2.
+        # Between C1 and C2 there may be something to look up, or to withdraw.
         thread = made.accept.thread
-        if attempt < _AT_ONCE and not (others or thread.unsynced or self.runner.queued(thread.id)):
+        later = thread.unsynced or thread.withdraws
+        if attempt < _AT_ONCE and not (others or later or self.runner.queued(thread.id)):
             made = made.begins(self.runner)
         else:
             made = made.waits(self.runner, others, agent.policies.busy_context)

@@ -26,7 +26,7 @@ from gateway.ledger.events import entry
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import Close, EventRow, TaskRecord
-from gateway.ledger.threads import Caller
+from gateway.ledger.threads import Caller, Withdraw
 from gateway.ledger.tool_calls import AskedCall
 from gateway.ledger.turns import GivenAnswer, Preferences, Replay
 from gateway.operations.incoming import Incoming
@@ -117,7 +117,7 @@ class PausedTurns:
 
         def unit(row: EventRow | None, last: int) -> tuple[CommitPoint, ...]:
             if paused is None:
-                return (Close(task.id, TaskState.CANCELED, row, last, now),)
+                return (Close(task.id, TaskState.CANCELED, row, last, now), Withdraw(task.id, now))
             return paused.ending(last, TaskState.CANCELED, row, now, displaced=displaced)
 
         return await store_end(task.id, number, events, unit, event, self.ledger, self.fanout)

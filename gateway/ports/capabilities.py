@@ -1,12 +1,13 @@
 """The optional abilities of an adapter: one protocol each, found by `isinstance`."""
 
-from collections.abc import AsyncGenerator, Hashable
+from collections.abc import AsyncGenerator, Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from gateway.a2a.model import AgentSkill, Json, Message
 from gateway.ports.adapter import AdapterEvent, ServiceRequest
+from gateway.ports.conversation import OutputItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,19 @@ class CanCancel(Protocol):
 
     async def cancel(self, call: Ongoing) -> bool:
         """Whether the backend confirmed that the call has ended. Raises: AdapterError when the backend gave no answer."""
+
+
+@runtime_checkable
+class CanWithdraw(Protocol):
+    """A complete call may leave something waiting at the backend: a question, a decision on a tool call, results of tools."""
+
+    async def withdraw(self, call: Ongoing, outcomes: Sequence[OutputItem]) -> None:
+        """Ends what the call with these names has left waiting, because its caller has given up.
+
+        `outcomes` are those of its tool calls that the backend was not told; none where no call has run. An answer to them is
+        not wanted. May come again, and after the conversation has gone on: it changes nothing then. Raises: AdapterError when
+        the backend gave no answer.
+        """
 
 
 @dataclass(frozen=True, slots=True)

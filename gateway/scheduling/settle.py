@@ -32,7 +32,7 @@ from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.states import ToolCallStatus, TurnStatus
 from gateway.ledger.tasks import EventRow, TurnRecord
-from gateway.ledger.threads import MarkUnsynced, RevertIfDisplaced, Rewind, ThreadRecord
+from gateway.ledger.threads import MarkUnsynced, RevertIfDisplaced, Rewind, ThreadRecord, Withdraw
 from gateway.ledger.tool_calls import ToolCallRecord, ToolEnds
 from gateway.ledger.turns import Suspend
 from gateway.ports.conversation import OutputItem, StorageOwner
@@ -153,6 +153,7 @@ class _Settlement:
         final = status_update(task, status(end.state, timestamp(now), end.message), tokens)
         output, number = await self._shown(turns[-1] if turns else None, message)
         thread = await self._thread()
+        over = Withdraw(task.id, now)
         before: tuple[CommitPoint, ...] = (*self.fence, *self._tool_ends(thread), *await self._rewinds(thread, now))
         events: list[bytes] = []
         for update in self._call_updates(output):
@@ -162,7 +163,7 @@ class _Settlement:
         def unit(row: EventRow | None, last: int) -> tuple[CommitPoint, ...]:
             turn, thread, process = unfinished.turn, unfinished.thread, unfinished.process
             finish = commit_points.finish(output, end, task.id, turn, thread, row, last, now, process=process)
-            return (*before, finish, RevertIfDisplaced(thread, turn, now), MarkUnsynced(thread, turn))
+            return (*before, finish, RevertIfDisplaced(thread, turn, now), MarkUnsynced(thread, turn), over)
 
         if not await store_end(task.id, number, events, unit, entry(final), self.ledger, fanout):
             return False

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from gateway.ports.adapter import Adapter, AdapterEvent, CallStarted, ServiceRequest, TextDelta
-from gateway.ports.capabilities import CanCancel, CanFetch, CanResume, Fate, Ongoing
+from gateway.ports.capabilities import CanCancel, CanFetch, CanResume, CanWithdraw, Fate, Ongoing
 from gateway.ports.conversation import HandleKind
 from gateway.testing.adapter_scripts import (
     bounded,
@@ -36,6 +37,33 @@ class RunTests:
         """The answer that stalls goes on: it gets these pieces and its end, although its first listener has left. Returns when
         the answer has ended."""
         skip("backend_goes_on", *pieces)
+
+    async def backend_asks(self, question: str) -> None:
+        """It answers every later message with this question, and waits for the answer."""
+        skip("backend_asks", question)
+
+    async def backend_waits(self) -> bool:
+        """Whether anything in the latest conversation waits for its caller."""
+        skip("backend_waits")
+
+    async def test_what_a_call_has_left_waiting_is_withdrawn_once(self, adapter: Adapter) -> None:
+        """The next message begins anew, and a second withdrawal leaves that alone."""
+        if not isinstance(adapter, CanWithdraw):
+            pytest.skip("the adapter has no CanWithdraw")
+        if adapter.ownership.handle is not HandleKind.STATIC:
+            pytest.skip(f"the kind of handle is {adapter.ownership.handle}")
+        await self.backend_asks("Which?")
+        asked = await collect(adapter, request("Hi"))
+        names = Ongoing(completed(asked).handle, _names(asked).run)
+        require(bool(names.run), f"the call was {asked!r}, which name no run")
+        require(await self.backend_waits(), "the backend does not wait for an answer to its question")
+        await bounded(adapter.withdraw(names, ()), "withdrawing a question")
+        require(not await self.backend_waits(), "the question was withdrawn, and the backend waits for its answer")
+        following = follow_up(adapter, completed(asked), "Hi", "Which?", "And now?")
+        again = await collect(adapter, msgspec.structs.replace(following, task_id="another"))
+        require(text(again) + _words(again) == "Which?", f"the message behind a withdrawn question got {again!r}")
+        await bounded(adapter.withdraw(names, ()), "withdrawing a question again")
+        require(await self.backend_waits(), "the withdrawal of a question has ended the question behind it")
 
     async def test_the_first_call_has_a_name_by_which_it_can_be_asked_about(self, adapter: Adapter) -> None:
         await self._is_named(adapter, 1)
@@ -137,6 +165,10 @@ class RunTests:
                     break
         await bounded(stream.aclose(), "closing the generator")
         return asked, events
+
+
+def _words(events: Sequence[AdapterEvent]) -> str:
+    return "".join(part.text or "" for part in completed(events).message or ())
 
 
 def _names(events: Sequence[AdapterEvent]) -> Ongoing:

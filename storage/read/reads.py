@@ -15,7 +15,7 @@ from gateway.ledger.documents import ContextDocument
 from gateway.ledger.errors import Conflict, CorruptRecord
 from gateway.ledger.leases import UnfinishedTurn
 from gateway.ledger.push import DuePush, PushConfig, PushState, PushStatus
-from gateway.ledger.retention import AgedContext, Deletion, EndedTask
+from gateway.ledger.retention import AgedContext, Deletion, EndedTask, Withdrawal
 from gateway.ledger.states import ToolCallStatus
 from gateway.ledger.tasks import OpenTurn, PageLimits, TaskFilter, TaskOwner, TaskPage, TaskRecord, TurnRecord
 from gateway.ledger.threads import Caller, ContextRecord, ThreadRecord
@@ -278,6 +278,14 @@ class Reads:
     async def deletions(self, limit: int) -> tuple[Deletion, ...]:
         rows = await self._readers.fetch(compiled.DELETIONS, {"limit": limit})
         return tuple(Deletion(*row) for row in rows)
+
+    async def next_withdrawals(self, limit: int) -> tuple[Withdrawal, ...]:
+        rows = await self._readers.fetch(compiled.NEXT_WITHDRAWALS, {"limit": limit})
+        return tuple(Withdrawal(*row) for row in rows)
+
+    async def withdrawals(self, thread_id: str) -> tuple[Withdrawal, ...]:
+        rows = await self._readers.fetch(compiled.WITHDRAWALS, {"thread": thread_id})
+        return tuple(Withdrawal(*row) for row in rows)
 
     async def next_owner(self, after: TaskOwner) -> TaskOwner | None:
         row = await self._first(compiled.NEXT_OWNER, **msgspec.structs.asdict(after))

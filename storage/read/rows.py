@@ -65,12 +65,11 @@ def usage_or_null(payload: str | None, owner: str) -> Usage | None:
 
 def thread(row: Row | list[Any]) -> ThreadRecord:
     thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost, version, *rest = row
-    unsynced, secret = rest
-    owner, handle_kind, lost, unsynced = StorageOwner(owner), HandleKind(handle_kind), bool(lost), bool(unsynced)
+    unsynced, secret, withdraws = rest
+    owner, handle_kind = StorageOwner(owner), HandleKind(handle_kind)
     state, version = json_or_null(state, f"thread {thread_id!r}"), version or 1
-    return ThreadRecord(
-        thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, lost, version, unsynced, secret
-    )
+    marks = bool(lost), version, bool(unsynced), secret, bool(withdraws)
+    return ThreadRecord(thread_id, context, agent, epoch, owner, handle_kind, handle, generation, state, *marks)
 
 
 def task(row: Row | list[Any]) -> TaskRecord:

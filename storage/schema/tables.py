@@ -352,6 +352,20 @@ class DeleteJob(Row, table=True):
     attempts: int = _integer()
 
 
+class Withdrawal(Row, table=True):
+    """What the call `run` of the thread has left waiting at its backend, and is to be withdrawn there."""
+
+    __table_args__ = (Index("ix_withdrawal_due_at", "due_at"), Index("ix_withdrawal_thread", "thread"))
+
+    id: str = _text(primary_key=True)
+    agent: str = _text()
+    thread: str = _text()
+    handle: str = _text()
+    run: str = _text()
+    due_at: int = _integer()
+    attempts: int = _integer()
+
+
 class ApiKey(Row, table=True):
     """`digest` is the SHA-256 of the key, `prefix` its shown part. A revoked one stays for the record."""
 
@@ -413,7 +427,7 @@ context, thread, task, turn = _table["context"], _table["thread"], _table["task"
 input_, service_call, tool_call = _table["input"], _table["service_call"], _table["tool_call"]
 history_item, event, process = _table["history_item"], _table["event"], _table["process"]
 secret, api_key = _table["secret"], _table["api_key"]
-delete_job, push_config = _table["delete_job"], _table["push_config"]
+delete_job, withdrawal, push_config = _table["delete_job"], _table["withdrawal"], _table["push_config"]
 
 PUSH_DUE = (
     "CREATE TRIGGER push_due AFTER INSERT ON event "

@@ -7,8 +7,20 @@ from sqlalchemy.sql.expression import ColumnElement, TextClause
 
 from gateway.ledger.leases import TRIES
 from storage.schema.conditions import ITEM_REFUSED, task_waiting, thread_live
-from storage.schema.tables import context, event, history_item, input_, service_call, task, thread, turn
-from storage.sql.fragments import ONE, ZERO, as_bytes, formatted, joined, limited, matches, some, task_columns, word
+from storage.schema.tables import context, event, history_item, input_, service_call, task, thread, turn, withdrawal
+from storage.sql.fragments import (
+    ONE,
+    ZERO,
+    as_bytes,
+    formatted,
+    joined,
+    limited,
+    matches,
+    some,
+    task_columns,
+    there_is,
+    word,
+)
 
 _THREAD = (
     *some(thread, "id", "context", "agent", "epoch", "storage_owner", "handle_kind", "handle", "generation"),
@@ -17,6 +29,7 @@ _THREAD = (
     thread.c.state_version,
     (thread.c.state == word("unsynced")).label("unsynced"),
     thread.c.adapter_secret,
+    there_is(withdrawal, withdrawal.c.thread == thread.c.id).label("withdraws"),
 )
 """The columns of ThreadRecord, in its order."""
 

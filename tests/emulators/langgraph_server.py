@@ -109,6 +109,7 @@ class LangGraphServer(Emulator):
             self.route("DELETE", thread, self._delete_thread),
             self.route("POST", f"{thread}/history", self._list_history),
             self.route("GET", f"{thread}/state/{{checkpoint}}", self._get_state),
+            self.route("POST", f"{thread}/state", self._update_state),
             self.route("POST", f"{thread}/runs/stream", self._begin_run),
             self.route("GET", f"{thread}/runs", self._list_runs),
             self.route("GET", run, self._get_run),
@@ -190,6 +191,16 @@ class LangGraphServer(Emulator):
             if state["checkpoint"]["checkpoint_id"] == name:
                 return JSONResponse(state)
         raise _refused(404, f"Checkpoint {name} not found")
+
+    async def _update_state(self, request: Request) -> Response:
+        """No values as the end of the graph: nothing waits any more."""
+        thread, body = self._thread(request), await self.read(request, "ThreadStateUpdate")
+        if thread.status == "busy":
+            raise _refused(409, f"Thread {thread.id} has in-flight runs: []")
+        assert (body["values"], body["as_node"]) == (None, "__end__")
+        thread.interrupts, thread.status = [], "idle"
+        thread.enter("")
+        return JSONResponse({"checkpoint": thread.history[-1]["checkpoint"]})
 
     def _thread(self, request: Request) -> Thread:
         name = request.path_params["thread"]

@@ -11,11 +11,14 @@ import pytest
 from adapters.a2a.adapter import A2AAdapter
 from adapters.a2a.settings import A2ASettings
 from gateway.ports.adapter import ErrorClass
+from gateway.ports.capabilities import Ongoing
 from gateway.testing.adapter_scripts import collect, completed, request, text
 from tests.a2a_client import A2A, COMPLETED, Frame, a2a_http, failed, streamed_text, text_of, why
 from tests.interop import peer_processes
 from tests.interop.peer_processes import Peer
 from tests.running import AT_ONCE, child_gateways, local_gateway
+from tests.support.core import query
+from tests.support.polling import until
 
 WAYS = {
     "1.0 JSON-RPC": ("1.0", "transport: JSONRPC"),
@@ -163,6 +166,25 @@ async def test_a_cancelled_task_is_cancelled_at_the_agent_and_the_context_goes_o
     assert last["metadata"]["backendCancelled"] is True
     after = await front.send("two", task["contextId"])
     assert text_of(after) == "2: slow 100 | two"
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_question_that_is_cancelled_is_cancelled_at_the_agent(way: str, agents: Agents, tmp_path: Path) -> None:
+    kind, settings = WAYS[way]
+    database = tmp_path / "gateway.db"
+    async with in_front(agents(kind), tmp_path, settings) as front:
+        asked = await front.send("ask")
+        await front.call("CancelTask", id=asked["id"])
+        await until(lambda: query(database, "SELECT id FROM withdrawal") == [])
+        [names] = query(database, "SELECT handle_out, run FROM service_call")
+        after = await front.send("two", asked["contextId"])
+    adapter = A2AAdapter(
+        A2ASettings.model_validate({"url": agents(kind).url, **dict([settings.replace("'", "").split(": ")])})
+    )
+    found = await adapter.fetch(Ongoing(*names))
+    await adapter.aclose()
+    assert text(found.events) == "(the task is canceled)"
+    assert text_of(after) == "2: ask | two"
 
 
 async def test_a_caller_that_comes_back_hears_the_rest(front: A2A) -> None:

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from adapters.langgraph.adapter import LangGraphAdapter, factory
 from gateway.a2a.model import Part
@@ -410,6 +411,37 @@ async def test_the_gateway_asks_for_the_approval_and_tells_the_decision(
         assert (why(told), text_of(told)) == (COMPLETED, "I look. It is 3C in Oslo.")
         later = await graph.send("hello", asked["contextId"], messageId=str(uuid4()))
     assert text_of(later) == "echo hello of 5"
+
+
+@pytest.mark.parametrize(("graph", "words"), [("gated", "weather Oslo"), ("node", "ask"), ("branches", "go")])
+async def test_what_a_thread_waits_for_is_withdrawn_once_and_the_next_message_begins_anew(
+    build: Build, langgraph_peer: Peer, graph: str, words: str
+) -> None:
+    adapter = build(graph)
+    asked = await collect(adapter, request(words))
+    end = completed(asked)
+    assert await waits(langgraph_peer, end.handle)
+    for _ in range(2):
+        await adapter.withdraw(names_of(asked), ())
+        assert not await waits(langgraph_peer, end.handle)
+    refused = [OutputItem(each.call_id, "", error=True, approved=False) for each in of_type(asked, ApprovalAsked)]
+    items = (*refused, UserItem(replace(message(words), message_id="m2")))
+    again = await collect(
+        adapter, request(words, handle=end.handle, state=end.state, items=items, task_id="another", context_id="c")
+    )
+    assert await waits(langgraph_peer, end.handle)
+    await adapter.withdraw(names_of(asked), ())
+    assert await waits(langgraph_peer, end.handle)
+    assert len(of_type(again, ApprovalAsked)) == len(refused)
+
+
+async def waits(peer: Peer, handle: str | None) -> bool:
+    """Whether the graph of the thread has anything to go on with."""
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        thread = (await client.get(f"{peer.url}/threads/{handle}")).raise_for_status().json()
+        state = (await client.get(f"{peer.url}/threads/{handle}/state")).raise_for_status().json()
+    assert (thread["status"] == "interrupted") == bool(state["next"]) == bool(thread["interrupts"])
+    return bool(state["next"])
 
 
 # --- the official client and the emulator of the adapter's tests

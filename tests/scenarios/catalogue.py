@@ -207,6 +207,7 @@ SCENARIOS: dict[str, Scenario] = {
             "118": "a waiting turn is abandoned",
             "118b": "a new task while another one waits",
             "119": "some decisions, expiry, cancel",
+            "119b": "a task ends while its backend waits",
             "120": "a restart while a turn waits",
         },
         {"121": "an approval for always", "122": "runs in the background"},

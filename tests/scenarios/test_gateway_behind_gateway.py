@@ -154,6 +154,30 @@ async def test_a_later_task_is_cancelled_behind_too_and_the_context_goes_on(pair
     assert states == ["TASK_STATE_COMPLETED", "TASK_STATE_CANCELED", "TASK_STATE_COMPLETED"]
 
 
+async def test_a_question_that_is_cancelled_is_cancelled_behind_too(pair: Pair) -> None:
+    asked = await pair.front.send("ask")
+    await pair.front.call("CancelTask", id=asked["id"])
+    await canceled(pair.direct)
+    after = await pair.front.send("two", asked["contextId"])
+    assert (why(after), text_of(after)) == (COMPLETED, knows("ask", "two"))
+    assert [task["status"]["state"] for task in await all_of(pair.direct)] == [COMPLETED[0], "TASK_STATE_CANCELED"]
+
+
+async def all_of(caller: A2A) -> list[dict[str, Any]]:
+    """The tasks of the agent, the latest first."""
+    found: list[dict[str, Any]] = (await caller.call("ListTasks"))["tasks"]
+    return found
+
+
+async def canceled(caller: A2A) -> None:
+    """Returns when the latest task of the agent is cancelled."""
+
+    async def is_canceled() -> bool:
+        return bool((await all_of(caller))[0]["status"]["state"] == "TASK_STATE_CANCELED")
+
+    await until(is_canceled)
+
+
 async def test_contexts_at_the_same_time_do_not_mix(pair: Pair) -> None:
     firsts = await asyncio.gather(*(pair.front.send(f"first {name}") for name in "abc"))
     seconds = await asyncio.gather(*(pair.front.send("second", first["contextId"]) for first in firsts))
@@ -213,6 +237,22 @@ async def test_an_approval_is_asked_of_the_caller_and_the_decision_goes_behind(b
     assert "paid 3" in text_of(done)
     assert "paid 4" not in text_of(done)
     assert ("succeeded", {"result": "paid 3"}) in outcomes(done)
+
+
+async def test_an_approval_that_is_cancelled_is_cancelled_behind_and_the_next_message_is_a_task_of_its_own(
+    behind: Behind,
+) -> None:
+    async with model(paying) as agents:
+        pair = await behind(agents, settings=BANK)
+        asked = await pair.front.send("pay")
+        await pair.front.call("CancelTask", id=asked["id"])
+        after = await pair.front.send("never mind", asked["contextId"])
+        latest, earliest = await all_of(pair.direct)
+        whole = await pair.direct.get(latest["id"])
+    assert why(after) == COMPLETED
+    assert "paid" not in text_of(after)
+    assert (latest["status"]["state"], earliest["status"]["state"]) == (COMPLETED[0], "TASK_STATE_CANCELED")
+    assert whole["history"][0]["parts"] == [{"text": "never mind"}]
 
 
 async def test_another_message_abandons_the_question_behind_too(behind: Behind) -> None:

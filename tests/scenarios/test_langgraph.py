@@ -29,6 +29,7 @@ from tests.emulators.scripts import (
 )
 from tests.openapi import langgraph_judge
 from tests.support.core import CARD, Core, answer, query, soon, until
+from tests.support.withdrawing import withdrawals
 
 TURNS = pytest.mark.parametrize("turn", [1, 2])
 
@@ -407,6 +408,21 @@ async def test_a_message_in_another_task_does_not_answer_the_question(talk: Talk
     talk.repeats()
     assert answer(await talk.say("hello")) == "You said hello."
     assert "input" in talk.bodies[-1]
+
+
+@pytest.mark.parametrize(
+    "asks", [Item({"interrupt": "Which city?"}), Ask("pay", {"to": "a"})], ids=["words", "approval"]
+)
+async def test_a_question_that_is_cancelled_leaves_no_interrupt_in_the_thread(talk: Talk, asks: Step) -> None:
+    talk.plays(asks)
+    asked = await talk.say("book")
+    [thread] = talk.server.threads.values()
+    assert (thread.status, len(thread.interrupts)) == ("interrupted", 1)
+    await talk.core.cancel(asked.id)
+    assert await soon(withdrawals(talk.core).run_due()) is None
+    assert (thread.status, thread.interrupts) == ("idle", [])
+    talk.repeats()
+    assert answer(await talk.say("hello")) == "You said hello."
 
 
 async def test_questions_that_come_at_once_are_asked_one_after_the_other(talk: Talk) -> None:

@@ -8,19 +8,29 @@ from gateway.a2a.model import Json
 from gateway.cli.console.output import Output, print_json, visible
 from gateway.config.plugins import InstalledAdapter, Registry
 from gateway.ports.adapter import AnyAdapterFactory, StateKind
-from gateway.ports.capabilities import CanCancel, CanDescribe, CanFetch, CanForget, CanListTail, CanProbe, CanResume
+from gateway.ports.capabilities import (
+    CanCancel,
+    CanDescribe,
+    CanFetch,
+    CanForget,
+    CanListTail,
+    CanProbe,
+    CanResume,
+    CanWithdraw,
+)
 from gateway.ports.conversation import HandleKind, StorageOwner
 
 _ABILITIES: Mapping[str, type] = {
     "resume": CanResume,
     "cancel": CanCancel,
+    "withdraw": CanWithdraw,
     "fetch": CanFetch,
     "reconcile": CanListTail,
     "delete": CanForget,
     "probe": CanProbe,
     "describe": CanDescribe,
 }
-_OF_WHAT_THE_SERVICE_KEEPS = frozenset({"fetch", "reconcile", "delete"})
+_OF_WHAT_THE_SERVICE_KEEPS = frozenset({"withdraw", "fetch", "reconcile", "delete"})
 _NO_FILES = frozenset({"text/plain", "application/json"})
 
 

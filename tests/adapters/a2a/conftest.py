@@ -10,6 +10,7 @@ from adapters.a2a.adapter import A2AAdapter, factory
 from gateway.testing.serving import serve
 from tests.adapters.emulator_support import KEY
 from tests.emulators.a2a_agent import A2AAgent
+from tests.emulators.scripts import Item
 
 Reach: TypeAlias = Callable[..., Awaitable[A2AAdapter]]
 
@@ -18,6 +19,11 @@ def adapter_at(url: str, **values: Any) -> A2AAdapter:
     """As the gateway makes it; it looks at a task every 100 ms."""
     settings = {"url": url, "api_key": KEY, "poll": "100ms", **values}
     return A2AAdapter(factory.settings.model_validate(settings))
+
+
+def left_in(state: str, words: str = "Which?", **metadata: Any) -> Item:
+    message = {"messageId": words, "role": "ROLE_AGENT", "parts": [{"text": words}], "metadata": metadata}
+    return Item({"statusUpdate": {"status": {"state": f"TASK_STATE_{state}", "message": message}}})
 
 
 @pytest.fixture

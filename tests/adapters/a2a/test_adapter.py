@@ -23,17 +23,12 @@ from gateway.ports.capabilities import Fate, Fetched, Ongoing, Tail
 from gateway.ports.conversation import UserItem
 from gateway.testing.adapter_scripts import BOUND, bounded, collect, completed, failure, message, request, text
 from gateway.testing.serving import serve
-from tests.adapters.a2a.conftest import Reach, adapter_at
+from tests.adapters.a2a.conftest import Reach, adapter_at, left_in
 from tests.adapters.emulator_support import KEY, plays
 from tests.emulators.a2a_agent import A2AAgent
 from tests.emulators.scripts import Cut, Fail, Item, NoTerminal, Pause, Raw, Say, Status, Step
 
 BINDINGS = pytest.mark.parametrize("values", [{}, {"transport": "HTTP+JSON"}], ids=["JSON-RPC", "HTTP+JSON"])
-
-
-def left_in(state: str, words: str = "Which?", **metadata: Any) -> Item:
-    message = {"messageId": words, "role": "ROLE_AGENT", "parts": [{"text": words}], "metadata": metadata}
-    return Item({"statusUpdate": {"status": {"state": f"TASK_STATE_{state}", "message": message}}})
 
 
 async def turn(adapter: A2AAdapter, words: str, before: CallCompleted | None = None, **more: Any) -> list[AdapterEvent]:

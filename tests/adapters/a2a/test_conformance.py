@@ -12,10 +12,11 @@ from adapters.a2a.adapter import factory
 from gateway.ports.adapter import Adapter
 from gateway.testing.adapter_scripts import skip
 from gateway.testing.serving import serve
-from tests.adapters.a2a.conftest import adapter_at
+from tests.adapters.a2a.conftest import adapter_at, left_in
 from tests.adapters.emulator_suite import EmulatorSuite
 from tests.adapters.emulator_support import KEY, plays, trickling
 from tests.emulators.a2a_agent import A2AAgent
+from tests.emulators.a2a_events import WAITING
 from tests.emulators.scripts import Fail, Say, ServerTool
 
 
@@ -47,6 +48,13 @@ class _Suite(EmulatorSuite):
         self.resumes.set()
         [*_, run] = self.server.runs.values()
         await run.settle()
+
+    async def backend_asks(self, question: str) -> None:
+        self.server.script = plays(left_in("INPUT_REQUIRED", question))
+
+    async def backend_waits(self) -> bool:
+        [*_, run] = self.server.runs.values()
+        return run.state in WAITING
 
     async def backend_runs_tool(self, name: str, arguments: dict[str, Any], output: str) -> None:
         self.server.script = plays(ServerTool("mcp", name, arguments, output), Say("There it is."))

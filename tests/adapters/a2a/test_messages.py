@@ -26,8 +26,8 @@ def asked(*items: Item, handle: str | None = "c", **changes: Any) -> ServiceRequ
     return request("", items=items, message=message, handle=handle, **changes)
 
 
-def sent(*items: Item, **changes: Any) -> Message:
-    return encode(asked(*items, **changes), task=None, references=None, own="here")
+def sent(*items: Item, task: str | None = None, **changes: Any) -> Message:
+    return encode(asked(*items, **changes), task=task, references=None, own="here")
 
 
 def test_the_callers_parts_go_on_as_they_are() -> None:
@@ -76,8 +76,12 @@ def test_decisions_go_in_the_form_of_the_extension() -> None:
 
 
 def test_decisions_and_a_message_behind_them_go_together() -> None:
-    message = sent(OutputItem("q1", "", approved=False), user("never mind"))
+    message = sent(OutputItem("q1", "", approved=False), user("never mind"), task="t1")
     assert message.parts == (Part(data={"approvals": [{"id": "q1", "approved": False}]}), Part(text="never mind"))
+
+
+def test_beside_words_for_a_new_task_the_decisions_for_an_earlier_one_are_left_out() -> None:
+    assert sent(OutputItem("q1", "", approved=False), user("hello")).parts == (Part(text="hello"),)
 
 
 # --- a conversation that was lost -------------------------------------------------------------------------------------

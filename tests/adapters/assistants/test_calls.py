@@ -16,8 +16,8 @@ from gateway.ports.adapter import (
 )
 from gateway.ports.capabilities import Description, Ongoing
 from gateway.ports.conversation import AssistantItem, CallItem, Item, OutputItem
-from gateway.testing.adapter_scripts import collect, completed, message, request, text
-from tests.adapters.assistants.support import KINDS, OSLO, Service, said, server
+from gateway.testing.adapter_scripts import collect, completed, message, of_type, request, text
+from tests.adapters.assistants.support import KINDS, OSLO, TOOL, Service, said, server
 from tests.adapters.emulator_support import KEY, Build, Start, plays
 from tests.emulators.assistants import AssistantsServer
 from tests.emulators.scripts import (
@@ -164,6 +164,35 @@ async def test_a_conversation_is_told_again_in_a_new_thread(service: Service) ->
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_that_waits_gets_the_outcomes_that_there_are_before_it_is_withdrawn(service: Service) -> None:
+    service.emulator.script = in_rounds(OSLO)
+    asked = await service.call(tools=(TOOL,))
+    [run] = service.emulator.runs
+    names = Ongoing(run.body["thread_id"], of_type(asked, CallStarted)[-1].run)
+    for _ in range(2):
+        await service.adapter.withdraw(names, [OutputItem("call_1", "cold")])
+    assert run.body["status"] == "cancelled"
+    assert [body["tool_outputs"][0]["output"] for body in service.emulator.asked if "tool_outputs" in body] == ["cold"]
+
+
+@pytest.mark.parametrize("outcomes", [[], [OutputItem("call_9", "of another run")]])
+async def test_a_run_that_waits_is_withdrawn_without_the_outcomes_too(
+    service: Service, outcomes: list[OutputItem]
+) -> None:
+    service.emulator.script = in_rounds(OSLO)
+    asked = await service.call(tools=(TOOL,))
+    [run] = service.emulator.runs
+    await service.adapter.withdraw(Ongoing(run.body["thread_id"], of_type(asked, CallStarted)[-1].run), outcomes)
+    assert run.body["status"] == "cancelled"
+
+
+async def test_a_run_that_has_ended_has_nothing_to_withdraw(service: Service) -> None:
+    asked = await service.call()
+    [run] = service.emulator.runs
+    await service.adapter.withdraw(Ongoing(run.body["thread_id"], of_type(asked, CallStarted)[-1].run), ())
+    assert run.body["status"] == "completed"
 
 
 async def test_a_run_is_cancelled_by_its_name_and_one_that_has_ended_counts_as_cancelled(service: Service) -> None:

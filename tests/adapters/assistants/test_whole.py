@@ -391,6 +391,16 @@ async def test_another_message_says_no_and_ends_the_run_that_waits(start_local: 
     assert approvals == [{"tool_call_id": "call_1", "approve": False}]
 
 
+async def test_a_question_that_is_cancelled_ends_the_run_that_waits(start_local: StartLocal) -> None:
+    emulator = server(asking)
+    async with talking(emulator, start_local) as caller:
+        asked = await caller.send("look")
+        task = await caller.call("CancelTask", id=asked["id"])
+        await until(lambda: statuses(emulator) == ["cancelled"])
+        after = await caller.send("next", asked["contextId"])
+    assert (task["status"]["state"], why(after), text_of(after)) == (CANCELED, COMPLETED, "look next")
+
+
 async def test_a_decision_that_comes_too_late_fails_its_task_and_the_context_goes_on(start_local: StartLocal) -> None:
     emulator = server(asking)
     async with talking(emulator, start_local) as caller:

@@ -348,6 +348,40 @@ async def test_a_run_that_is_not_there_is_gone(server: LangGraphServer, adapter:
     assert caught.value.kind is ErrorClass.BACKEND_FAILED
 
 
+async def test_a_question_behind_which_the_thread_has_gone_on_is_not_withdrawn(
+    server: LangGraphServer, adapter: LangGraphAdapter
+) -> None:
+    server.script = plays(Item({"interrupt": "Which?"}))
+    first = await collect(adapter, request("one"))
+    handle, state = completed(first).handle, completed(first).state
+    await collect(adapter, request("two", handle=handle, state=state, task_id="another"))
+    await adapter.withdraw(names(first), ())
+    [thread] = server.threads.values()
+    assert len(thread.interrupts) == 1
+
+
+async def test_a_question_is_not_withdrawn_while_a_run_works(
+    server: LangGraphServer, adapter: LangGraphAdapter
+) -> None:
+    server.script = plays(Item({"interrupt": "Which?"}))
+    asked = await collect(adapter, request("one"))
+    server.faults["POST /threads/{thread}/state"] = 409
+    with pytest.raises(AdapterError) as error:
+        await adapter.withdraw(names(asked), ())
+    assert error.value.kind is ErrorClass.LOCKED
+
+
+async def test_a_thread_that_is_gone_has_nothing_to_withdraw(
+    server: LangGraphServer, adapter: LangGraphAdapter
+) -> None:
+    server.script = plays(Item({"interrupt": "Which?"}))
+    asked = await collect(adapter, request("one"))
+    server.forget_everything()
+    with pytest.raises(AdapterError) as error:
+        await adapter.withdraw(names(asked), ())
+    assert error.value.kind is ErrorClass.HANDLE_NOT_FOUND
+
+
 async def test_a_call_without_a_run_is_neither_cancelled_nor_found(adapter: LangGraphAdapter) -> None:
     handle = completed(await collect(adapter, request("one"))).handle
     assert await adapter.cancel(Ongoing(handle)) is False

@@ -13,7 +13,7 @@ from gateway.testing.serving import serve
 from tests.adapters.emulator_suite import EmulatorSuite
 from tests.adapters.emulator_support import KEY, plays, trickling
 from tests.emulators.langgraph_server import LangGraphServer
-from tests.emulators.scripts import ErrorEvent, Say, ServerTool, Status
+from tests.emulators.scripts import ErrorEvent, Item, Say, ServerTool, Status
 from tests.openapi import langgraph_judge
 
 
@@ -48,6 +48,13 @@ class TestLangGraph(EmulatorSuite):
     async def backend_is_released(self) -> None:
         """A run goes on when its listener leaves."""
         await self.server.left.wait()
+
+    async def backend_asks(self, question: str) -> None:
+        self.server.script = plays(Item({"interrupt": question}))
+
+    async def backend_waits(self) -> bool:
+        [*_, thread] = self.server.threads.values()
+        return bool(thread.interrupts)
 
     async def backend_runs_tool(self, name: str, arguments: dict[str, Any], output: str) -> None:
         self.server.script = plays(ServerTool("mcp", name, arguments, output), Say("Found."))

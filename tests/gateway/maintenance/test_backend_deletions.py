@@ -12,7 +12,7 @@ from gateway.a2a.model import TaskState
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.retention import Deletion, EndDeletion
 from gateway.ledger.threads import Caller
-from gateway.maintenance.backend_deletions import RETRIES
+from gateway.maintenance.outbox import RETRIES
 from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
 from tests.support.core import START, Core, query, running_core, soon, until
 from tests.support.deletions import DeletingAdapter, contexts, deletions

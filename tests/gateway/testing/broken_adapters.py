@@ -36,7 +36,8 @@ SECRET = "sk-canary-0123456789"  # a made-up key
 @dataclass(slots=True)
 class Backend:
     """`pieces` None: it echoes. `ending`: its behaviour after the pieces. `status`: an HTTP status. With `rounds` of calls
-    it sends no text before they are answered; `names`: the names of the calls so far."""
+    it sends no text before they are answered; `names`: the names of the calls so far. `question`: it ends each
+    answer with it; `waiting`: the calls that wait for an answer."""
 
     pieces: tuple[str, ...] | None = ()
     ending: str = "complete"
@@ -50,6 +51,8 @@ class Backend:
     names: dict[str, str] = field(default_factory=dict)
     offered: list[list[ToolDeclaration]] = field(default_factory=list)
     outputs: list[list[tuple[str, str]]] = field(default_factory=list)
+    question: str = ""
+    waiting: set[str] = field(default_factory=set)
 
 
 class Right:

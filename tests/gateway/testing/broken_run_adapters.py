@@ -1,10 +1,14 @@
 """An adapter whose calls continue without a listener, and ones that are each wrong in one way."""
 
+from collections.abc import Sequence
 from contextlib import aclosing
 
-from gateway.ports.adapter import AdapterEvent, CallCompleted, CallStarted, ServiceRequest, TextDelta
+from msgspec.structs import replace
+
+from gateway.a2a.model import Part
+from gateway.ports.adapter import AdapterEvent, CallCompleted, CallStarted, Ending, ServiceRequest, TextDelta
 from gateway.ports.capabilities import Fate, Fetched, Ongoing
-from gateway.ports.conversation import HandleKind
+from gateway.ports.conversation import HandleKind, OutputItem
 from tests.gateway.testing.broken_adapters import Backend, Events, Right
 
 
@@ -19,7 +23,7 @@ class Continues(Right):
         name = ""
         async with aclosing(super().call(request)) as events:
             async for event in events:
-                yield event
+                yield self.asking(event)
                 if isinstance(event, CallStarted):
                     run = self.run_of(self.calls) if self.owner.handle is HandleKind.STATIC else None
                     name = run or event.handle or ""
@@ -28,6 +32,13 @@ class Continues(Right):
                         yield CallStarted(run=run)
                 if isinstance(event, CallCompleted):
                     self.fates[name] = Fate.COMPLETED
+                    if self.backend.question:
+                        self.backend.waiting.add(name)
+
+    def asking(self, event: AdapterEvent) -> AdapterEvent:
+        if not (self.backend.question and isinstance(event, CallCompleted)):
+            return event
+        return replace(event, ending=Ending.INPUT_REQUIRED, message=(Part(text=self.backend.question),))
 
     def run_of(self, number: int) -> str:
         return f"run-{number}"
@@ -51,9 +62,22 @@ class Continues(Right):
         self.fates[self.name_of(call)] = Fate.FAILED
         return True
 
+    async def withdraw(self, call: Ongoing, outcomes: Sequence[OutputItem]) -> None:
+        self.backend.waiting.discard(self.name_of(call))
+
     def events_of(self, call: Ongoing) -> tuple[AdapterEvent, ...]:
         pieces = map(TextDelta, self.backend.pieces or ())
         return CallStarted(call.handle, call.run), *pieces, CallCompleted(call.handle)
+
+
+class WithdrawsNothing(Continues):
+    async def withdraw(self, call: Ongoing, outcomes: Sequence[OutputItem]) -> None:
+        pass
+
+
+class WithdrawsWhateverWaits(Continues):
+    async def withdraw(self, call: Ongoing, outcomes: Sequence[OutputItem]) -> None:
+        self.backend.waiting.clear()
 
 
 class HidesItsRuns(Continues):
@@ -98,6 +122,7 @@ class ConfirmsAnotherHandle(Continues):
         return *super().events_of(call)[:-1], CallCompleted("another")
 
 
+_WITHDRAWN = "test_what_a_call_has_left_waiting_is_withdrawn_once"
 _NAMED = "test_{}_call_has_a_name_by_which_it_can_be_asked_about"
 _CANCELLED = "test_{}_call_is_cancelled_by_its_names"
 _FOUND = "test_{}_call_is_found_running_and_then_completed_though_nobody_listens"
@@ -110,6 +135,8 @@ def _in(*turns: str, tests: tuple[str, ...]) -> set[str]:
 
 _FIRST, _LATER = "the_first", "a_later"
 OF_STATIC: list[tuple[type[Right], set[str]]] = [
+    (WithdrawsNothing, {_WITHDRAWN}),
+    (WithdrawsWhateverWaits, {_WITHDRAWN}),
     (HidesItsRuns, _in(_FIRST, _LATER, tests=(_NAMED,))),
     (NamesAllRunsAlike, _in(_LATER, tests=(_NAMED,))),
     (CancelsTheConversation, _in(_FIRST, _LATER, tests=(_CANCELLED,))),

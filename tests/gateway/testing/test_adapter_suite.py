@@ -75,6 +75,12 @@ class Drives(AdapterSuite):
     async def backend_stalls(self, *pieces: str) -> None:
         self._set(pieces, "stall")
 
+    async def backend_asks(self, question: str) -> None:
+        self.backend.question = question
+
+    async def backend_waits(self) -> bool:
+        return bool(self.backend.waiting)
+
     async def backend_goes_on(self, *pieces: str) -> None:
         self._set((*(self.backend.pieces or ()), *pieces))
 

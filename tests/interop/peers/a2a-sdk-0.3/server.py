@@ -26,7 +26,8 @@ class Agent(AgentExecutor):
         self.running: dict[str, asyncio.Event] = {}
 
     async def cancel(self, context: RequestContext, queue: EventQueue) -> None:
-        self.running[context.task_id].set()
+        if context.task_id in self.running:
+            self.running[context.task_id].set()
         await TaskUpdater(queue, context.task_id, context.context_id).cancel()
 
     async def execute(self, context: RequestContext, queue: EventQueue) -> None:

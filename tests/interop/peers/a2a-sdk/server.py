@@ -43,7 +43,8 @@ class Agent(AgentExecutor):
 
     async def cancel(self, context: RequestContext, queue: EventQueue) -> None:
         task = context.task_id or ""
-        self.running[task].set()
+        if task in self.running:
+            self.running[task].set()
         await TaskUpdater(queue, task, context.context_id or "").cancel()
 
     async def execute(self, context: RequestContext, queue: EventQueue) -> None:

@@ -45,6 +45,7 @@ class A2AAdapter:
         self._http = HttpClient(timeouts, self._failures, settings.own_headers, route, signing)
         self._discovery = Discovery(settings, self._http, self._failures, signing)
         self._verifies = settings.verify_context
+        self._direct = settings.direct_replies
         self._own = hops.hop(settings.endpoint or settings.url)
 
     async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
@@ -196,7 +197,9 @@ class A2AAdapter:
         self, agent: Agent, request: ServiceRequest, thread: ThreadState, waiting: Waiting | None, incoming: Events
     ) -> AsyncGenerator[AdapterEvent, None]:
         """The events of a call, from what the agent sends. Raises: AdapterError."""
-        reader = AnswerReader(request.handle, messages.message_id(request), waiting, agent.endpoint.langgraph)
+        direct = self._direct and waiting is None and _begins_task(request)
+        name = messages.message_id(request)
+        reader = AnswerReader(request.handle, name, waiting, agent.endpoint.langgraph, direct)
         async with aclosing(incoming) as batches:
             async for batch in batches:
                 for found in batch:
@@ -231,6 +234,13 @@ def _continued(request: ServiceRequest, thread: ThreadState) -> Waiting | None:
     return waiting if waiting.ours == request.task_id else None
 
 
+def _begins_task(request: ServiceRequest) -> bool:
+    """Whether the caller cannot know of a task yet: it continues none, and was not told in one that the conversation is
+    told again."""
+    told_again = request.handle is None and len(request.items) > 1
+    return request.message == request.first_message and not told_again
+
+
 ANYTHING = ("text/plain", "application/json", "*/*")
 factory = AdapterFactory(
     settings=A2ASettings,
@@ -241,5 +251,6 @@ factory = AdapterFactory(
     input_modes=ANYTHING,
     output_modes=ANYTHING,
     approvals=lambda _settings: True,
+    direct_replies=lambda settings: settings.direct_replies,
     tools=False,
 )

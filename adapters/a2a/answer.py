@@ -66,18 +66,20 @@ def ends(found: StreamResponse) -> bool:
 @dataclass(slots=True)
 class AnswerReader:
     """Reads one call. `context` is the conversation, `fallback` its name where the agent gives none. `waiting` is the task that
-    the call continues, if it does. `langgraph` as in Endpoint.
+    the call continues, if it does. `langgraph` as in Endpoint. `direct`: a bare message may be the whole answer.
 
     `task` is the agent's task, empty for an answer without one. `last` is the status with which the call ends, None before;
-    a bare message ends it as COMPLETED. `usage` is the report of tokens, if there is one. `artifacts` are the ids of those
-    that were given out.
+    a bare message ends it as COMPLETED; `bare` are its parts where it is the whole answer. `usage` is the report of tokens,
+    if there is one. `artifacts` are the ids of those that were given out.
     """
 
     context: str | None
     fallback: str
     waiting: Waiting | None = None
     langgraph: bool = False
+    direct: bool = False
     task: str = ""
+    bare: tuple[Part, ...] = ()
     last: TaskStatus | None = None
     usage: Json = None
     artifacts: dict[str, None] = field(default_factory=dict)
@@ -184,7 +186,10 @@ class AnswerReader:
         yield from self._artifact(update.artifact, append=update.append, last=update.last_chunk)
 
     def _reply(self, message: Message) -> Iterator[AdapterEvent]:
-        yield from self._answer_with(message.parts)
+        if self.direct and self.silent and not self.task:
+            self.bare = message.parts
+        else:
+            yield from self._answer_with(message.parts)
         self.last = TaskStatus(state=TaskState.COMPLETED)
 
     # --- statuses

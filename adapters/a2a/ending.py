@@ -7,7 +7,7 @@ from adapters.a2a import consent, state
 from adapters.a2a.answer import AnswerReader, is_plain
 from adapters.a2a.state import Asked, ThreadState, Waiting
 from gateway.a2a.model import INTERRUPTED, Message, Part, TaskState, TaskStatus
-from gateway.ports.adapter import AdapterEvent, CallCompleted, Ending, PartReady, TextDelta
+from gateway.ports.adapter import AdapterEvent, CallCompleted, DirectReply, Ending, PartReady, TextDelta
 
 _ENDINGS = {
     TaskState.COMPLETED: Ending.COMPLETED,
@@ -56,6 +56,9 @@ def completed(reader: AnswerReader, status: TaskStatus, thread: ThreadState, our
             parts = ()
     waiting = _waiting(reader, status, ours, questions) if ours else None
     following = thread.after(ours, reader.task, waiting) if ours else ThreadState(task=reader.task)
+    if reader.bare:
+        yield DirectReply(reader.bare, following.write(), reader.context)
+        return
     yield CallCompleted(
         handle=reader.context, ending=ending, message=parts or None, usage=reader.usage, state=following.write()
     )

@@ -53,6 +53,9 @@ class A2ASettings(CredentialSettings):
         description="Ask for the latest task before the next message, so that an agent which has forgotten the "
         "conversation is found out. Turn it off for an agent that forgets its tasks, but no conversation.",
     )
+    direct_replies: bool = Field(
+        False, description="Pass a bare message of the agent on as one; when false, it is the answer of a task."
+    )
     poll: TimeLimit = Field(1, description="Pause between two looks at a task that cannot be listened to.")
     timeouts: Timeouts = Field(Timeouts(), description="How long the agent may be silent.")
 

@@ -16,7 +16,15 @@ from gateway.ledger.points import CommitPoint
 from gateway.ledger.retention import EndWithdrawal
 from gateway.ledger.states import TurnStatus
 from gateway.ledger.threads import RevertIfDisplaced, ThreadRecord, Withdraw
-from gateway.ports.adapter import Adapter, AdapterError, AdapterEvent, CallCompleted, CallStarted, ErrorClass
+from gateway.ports.adapter import (
+    Adapter,
+    AdapterError,
+    AdapterEvent,
+    CallCompleted,
+    CallStarted,
+    DirectReply,
+    ErrorClass,
+)
 from gateway.ports.capabilities import CanReadState, Ongoing
 from gateway.ports.conversation import AssistantItem, HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem
 
@@ -31,7 +39,7 @@ def on_static_handle(thread: ThreadRecord, event: AdapterEvent) -> AdapterEvent:
 
     Raises: AdapterError (CONTRACT_BROKEN) when the event names another handle.
     """
-    if thread.handle is None or not isinstance(event, CallStarted | CallCompleted):
+    if thread.handle is None or not isinstance(event, CallStarted | CallCompleted | DirectReply):
         return event
     if event.handle not in (None, thread.handle):
         what = f"the static handle {thread.handle!r} became {event.handle!r}"

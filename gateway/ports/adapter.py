@@ -194,14 +194,16 @@ class ItemReady(msgspec.Struct, frozen=True):
 
 
 class DirectReply(msgspec.Struct, frozen=True):
-    """The whole answer as a bare message, without a task. Only as the first event, where the agent allows it, and where the
-    caller knows of no task yet.
+    """The whole answer as a bare message, without a task. Only as the first event, or behind CallStarted, where the agent
+    allows it, and where the caller knows of no task yet.
 
-    `state` replaces the adapter's JSON unless it is None.
+    `state` replaces the adapter's JSON unless it is None. `handle` is the confirmed handle, as in CallCompleted; a
+    rotating one stays where it was without it.
     """
 
     parts: tuple[Part, ...]
     state: Json = None
+    handle: str | None = None
 
 
 class Ending(StrEnum):

@@ -136,6 +136,21 @@ async def test_a_message_without_a_task_is_an_answer(front: A2A) -> None:
     assert (text_of(first), text_of(second)) == ("no task for msg", "2: msg | two")
 
 
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_message_without_a_task_is_one_here_where_the_settings_say_so(
+    way: str, agents: Agents, tmp_path: Path
+) -> None:
+    kind, settings = WAYS[way]
+    async with in_front(agents(kind), tmp_path, settings, ", direct_replies: true") as front:
+        message = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": "msg"}]}
+        first = (await front.call("SendMessage", message=message))["message"]
+        second = await front.send("two", first["contextId"])
+        listed = (await front.call("ListTasks"))["tasks"]
+    assert first["parts"] == [{"text": "no task for msg"}]
+    assert text_of(second) == "2: msg | two"
+    assert [task["id"] for task in listed] == [second["id"]]
+
+
 async def test_a_file_goes_there_and_another_comes_back(front: A2A) -> None:
     file = {"raw": "AAEC", "filename": "x.bin", "mediaType": "image/png"}
     task = await front.send("", parts=[{"text": "file"}, file])

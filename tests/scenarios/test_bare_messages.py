@@ -21,6 +21,7 @@ from gateway.ledger.calls import RESTARTED
 from gateway.ledger.leases import TRIES
 from gateway.ledger.tasks import Append, Reveal
 from gateway.ports.adapter import CallStarted, DirectReply, Progress, TextDelta
+from gateway.ports.conversation import Ownership
 from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.scenarios.test_approvals import GATED, PAY, one, reply, yes
@@ -43,7 +44,7 @@ from tests.support.core import (
     until,
 )
 from tests.support.resuming_adapter import ResumingAdapter
-from tests.support.scripted import G, Pause, Script, ScriptedAdapter, says
+from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
 
 PONG = DirectReply((Part(text="pong"),))
@@ -357,3 +358,33 @@ async def test_102b_an_agent_that_never_answers_with_a_bare_message_needs_no_mar
     core.agent(ScriptedAdapter(G, [Progress("looking"), None, None, *says("a")]))
     await core.send("hi")
     assert core.ledger.stored(Reveal) == []
+
+
+# --- conversations of the backend
+
+
+@pytest.mark.parametrize(("ownership", "handle"), [(BR, "r1"), (BS, "c")], ids=["BR", "BS"])
+async def test_a_bare_message_with_a_handle_goes_on_there_and_nothing_is_said_twice(
+    core: Core, ownership: Ownership, handle: str
+) -> None:
+    bare: Script = [CallStarted(handle), DirectReply(PONG.parts, {"n": 1}, handle)]
+    following: Script = [DirectReply(PONG.parts, {"n": 2}, "r2" if ownership is BR else None)]
+    adapter = ScriptedAdapter(ownership, bare, following, says("done", "r3" if ownership is BR else "c"))
+    core.agent(adapter, direct_replies=True)
+    for _ in range(2):
+        assert (await sent(core)).message is not None
+    task = await core.send("bye", context="c")
+    assert task.status.state is TaskState.COMPLETED
+    assert adapter.sent == [
+        (None, ["U hi"]),
+        (handle, ["U hi"]),
+        ("r2" if ownership is BR else "c", ["U bye"]),
+    ]
+    assert [request.state for request in adapter.requests] == [None, {"n": 1}, {"n": 2}]
+    assert violations(core.path) == []
+
+
+async def test_a_bare_message_under_another_static_handle_breaks_the_contract(core: Core) -> None:
+    core.agent(ScriptedAdapter(BS, says("one", "c"), [DirectReply(PONG.parts, None, "d")]), direct_replies=True)
+    await core.send("1", context="c")
+    assert error_class(await core.send("2", context="c")) == "contract-broken"

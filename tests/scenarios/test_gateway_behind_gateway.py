@@ -434,3 +434,47 @@ async def test_gateways_that_form_a_loop_refuse_the_message_instead_of_passing_i
     assert sorted(why(each) for each in tasks) == sorted(
         [failed(ErrorClass.NOT_SERVED), failed(ErrorClass.BACKEND_FAILED)]
     )
+
+
+# --- bare messages
+
+
+def counting_in_words(said: Conversation) -> list[Step]:
+    return [Item({"message": {"parts": [{"text": f"{len(said.user_texts)} so far"}]}})]
+
+
+async def bare(caller: A2A, text: str, context: str | None = None) -> dict[str, Any]:
+    message: dict[str, Any] = {"messageId": text, "role": "ROLE_USER", "parts": [{"text": text}]}
+    found = await caller.call("SendMessage", message=message | ({"contextId": context} if context else {}))
+    return dict(found["message"])
+
+
+@pytest.mark.parametrize("more", list(BINDINGS.values()), ids=list(BINDINGS))
+async def test_a_bare_message_is_passed_on_and_its_context_is_kept(tmp_path: Path, more: str) -> None:
+    version = "0.3" if "0.3" in more else "1.0"
+    agent = A2AAgent(counting_in_words, version=version)
+    async with serve(agent.app) as url:
+        settings = f"type: a2a, url: '{url}', poll: 100ms, direct_replies: true{more}"
+        async with local_gateway(f"front: {{{settings}}}", tmp_path) as gateway, a2a_http(gateway.url) as http:
+            front = A2A(http, "front")
+            first = await bare(front, "one")
+            second = await bare(front, "two", first["contextId"])
+            agent.script = lambda _: [Say("a task")]
+            task = await front.send("three", first["contextId"])
+            listed = (await front.call("ListTasks"))["tasks"]
+    assert [message["parts"] for message in (first, second)] == [[{"text": "1 so far"}], [{"text": "2 so far"}]]
+    assert [each["id"] for each in listed] == [task["id"]]
+    assert [len(sent["message"]["parts"]) for sent in agent.sent] == [1, 1, 1]
+    assert [sent["message"].get("contextId") for sent in agent.sent] == [None, "context-1", "context-1"]
+
+
+async def test_a_bare_message_in_a_task_that_its_caller_knows_is_the_answer_of_that_task(tmp_path: Path) -> None:
+    agent = A2AAgent(lambda _: [Item({"statusUpdate": {"status": {"state": "TASK_STATE_INPUT_REQUIRED"}}})])
+    async with serve(agent.app) as url:
+        settings = f"type: a2a, url: '{url}', direct_replies: true"
+        async with local_gateway(f"front: {{{settings}}}", tmp_path) as gateway, a2a_http(gateway.url) as http:
+            front = A2A(http, "front")
+            asked = await front.send("one")
+            agent.script = lambda _: [Item({"message": {"parts": [{"text": "so be it"}]}})]
+            done = await front.send("two", asked["contextId"], taskId=asked["id"])
+    assert (why(done), text_of(done)) == (COMPLETED, "so be it")

@@ -121,8 +121,8 @@ class TurnMachine:
                 self._add_consent(event)
             case adapter.CallCompleted():
                 self._complete(event)
-            case adapter.DirectReply(parts=parts, state=state):
-                self._reply(parts, state)
+            case adapter.DirectReply():
+                self._reply(event)
             case _ if not self._output.receive(event):
                 self._tracker.receive(event, self.facts.tools, self.round, outcome)
 
@@ -471,14 +471,15 @@ class TurnMachine:
                 self._tracker.show(call, Phase.AWAITING_APPROVAL)
         return [commands.Continue()]
 
-    def _reply(self, parts: tuple[Part, ...], state: Json) -> None:
+    def _reply(self, event: adapter.DirectReply) -> None:
         if self._shown or self._output.items or not self.facts.direct_replies:
             why = "a direct reply must be the first and only answer, if allowed"
             raise AdapterError(ErrorClass.CONTRACT_BROKEN, why)
         self._enter(TurnStatus.COMPLETED)
-        message = self._output.message(parts, task=False)
+        message = self._output.message(event.parts, task=False)
+        handle = event.handle if self.facts.ownership.owner is StorageOwner.BACKEND else None
         self._output.out += [
-            commands.CompleteCall(None, state, None, (NewItem(AssistantItem(parts)),), ()),
+            commands.CompleteCall(handle, event.state, None, (NewItem(AssistantItem(event.parts)),), ()),
             commands.Reply(message),
             commands.EndTurn(TurnStatus.COMPLETED, TaskState.COMPLETED, message),
         ]

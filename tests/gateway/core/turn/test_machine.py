@@ -718,6 +718,15 @@ def test_a_direct_reply_is_the_whole_turn() -> None:
     ]
 
 
+@pytest.mark.parametrize(("ownership", "kept"), [(BR, "r1"), (G, None)])
+def test_the_handle_of_a_direct_reply_moves_a_conversation_of_the_backend(
+    ownership: Ownership, kept: str | None
+) -> None:
+    machine = turn(ownership, direct_replies=True)
+    [complete, *_] = play(machine, DirectReply((Part(text="pong"),), handle="r1"))
+    assert complete == CompleteCall(kept, None, None, (NewItem(text("pong")),), ())
+
+
 def test_a_pending_handle_before_a_direct_reply_shows_nothing() -> None:
     machine = turn(BR, direct_replies=True)
     assert len(play(machine, CallStarted("r1"), DirectReply((Part(text="pong"),)))) == 4

@@ -6,8 +6,8 @@ Source: docs/state-model.md, section 8 (step 2) and scenario 51.
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -61,8 +61,7 @@ def must_reconcile(
     return isinstance(adapter, CanFetch) and meaning is not None and meaning.processed is Processed.MAYBE
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownOutcome:
+class UnknownOutcome(msgspec.Struct, frozen=True):
     """A service call of a thread whose end the gateway did not receive. `view` holds the items that the call
     carried. `seal` makes the record of a secret that its end brings."""
 

@@ -5,6 +5,7 @@ With PYTHONPATH, and with `python -m` in the working directory, modules of a use
 `gateway.py`, `storage.py` or `adapters/` are likely names.
 """
 
+import gc
 import sys
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
@@ -21,6 +22,8 @@ def main() -> NoReturn:
         from gateway.foundation.hangups import keep_hangups
 
         keep_hangups()
+        # Nearly nothing of what a start makes is garbage; collections begin when the gateway serves.
+        gc.disable()
     from gateway.cli.main import run
     from gateway.foundation.ending import end_process
 

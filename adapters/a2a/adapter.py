@@ -15,7 +15,6 @@ from adapters.a2a.discovery import Discovery
 from adapters.a2a.failures import A2AFailures
 from adapters.a2a.settings import A2ASettings
 from adapters.a2a.state import ThreadState, Waiting
-from adapters.a2a.targets import SHORTHAND
 from adapters.http.client import HttpClient
 from adapters.http.credentials.signing import signing_of
 from adapters.http.failures import nothing_sent
@@ -247,7 +246,6 @@ factory = AdapterFactory(
     build=A2AAdapter,
     summary="Another agent that speaks A2A 1.0 or 0.3: of an SDK, of LangGraph, of another gateway",
     states=(StateKind(StorageOwner.BACKEND, HandleKind.STATIC, A2AAdapter),),
-    shorthand=SHORTHAND,
     input_modes=ANYTHING,
     output_modes=ANYTHING,
     approvals=lambda _settings: True,

@@ -14,7 +14,6 @@ from adapters.anthropic.files import Files
 from adapters.anthropic.request import RequestBody, continued, usable_container, with_container
 from adapters.anthropic.settings import AnthropicSettings
 from adapters.anthropic.stream import MessageParser, SoFar
-from adapters.anthropic.targets import SHORTHAND
 from adapters.http.client import EventStream, HttpClient
 from adapters.http.credentials.signing import signing_of
 from gateway.a2a.model import Json
@@ -151,7 +150,6 @@ factory = AdapterFactory(
     build=AnthropicAdapter,
     summary="Anthropic's Messages API, and servers compatible with it",
     states=(StateKind(StorageOwner.GATEWAY, HandleKind.NONE, AnthropicAdapter),),
-    shorthand=SHORTHAND,
     input_modes=("text/plain", "text/*", "application/json", "application/xml", "application/yaml", PDF, *IMAGES),
     output_modes=("text/plain", "text/*", "application/json", "application/*", "image/*"),
 )

@@ -17,7 +17,6 @@ from adapters.assistants.position import LastCall, Position, check_thread_id, is
 from adapters.assistants.request import File, Upload, encode_messages, encode_outcomes, split, with_own
 from adapters.assistants.settings import AssistantsSettings, FoundryClassicSettings, ThreadSettings
 from adapters.assistants.stream import Cited, FileMade, RunParser, Told, citations
-from adapters.assistants.targets import ASSISTANTS, FOUNDRY_CLASSIC
 from adapters.assistants.threads import Threads
 from adapters.http.client import HttpClient
 from adapters.http.credentials.signing import headers_of, signing_of
@@ -340,7 +339,6 @@ assistants = AdapterFactory(
     build=ThreadsAdapter,
     summary="Assistants: threads and runs of Azure OpenAI and compatible servers",
     states=_STATES,
-    shorthand=ASSISTANTS,
     input_modes=INPUT_MODES,
     output_modes=OUTPUT_MODES,
 )
@@ -349,7 +347,6 @@ foundry_classic = AdapterFactory(
     build=ThreadsAdapter,
     summary="Classic agents of Microsoft Foundry (Azure AI Agents), until they retire in 2027",
     states=_STATES,
-    shorthand=FOUNDRY_CLASSIC,
     input_modes=INPUT_MODES,
     output_modes=OUTPUT_MODES,
     # The tools of an agent are set at the service, and MCP servers among them ask unless they are told not to.

@@ -3,7 +3,6 @@
 from adapters.copilot.direct_line.adapter import DirectLineAdapter
 from adapters.copilot.direct_to_engine import EngineAdapter
 from adapters.copilot.settings import CopilotSettings, DirectLineSettings, EngineSettings
-from adapters.copilot.targets import SHORTHAND
 from gateway.ports.adapter import AdapterFactory, StateKind
 from gateway.ports.conversation import HandleKind, StorageOwner
 
@@ -26,7 +25,6 @@ factory = AdapterFactory(
         StateKind(StorageOwner.BACKEND, HandleKind.STATIC, DirectLineAdapter, "direct_line: {...}"),
         StateKind(StorageOwner.BACKEND, HandleKind.STATIC, EngineAdapter, "direct_to_engine: {...}"),
     ),
-    shorthand=SHORTHAND,
     input_modes=_MODES,
     output_modes=_MODES,
     tools=False,

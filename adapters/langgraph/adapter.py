@@ -18,7 +18,6 @@ from adapters.langgraph.held import held_items
 from adapters.langgraph.service import LangGraphService, is_uuid, run_of
 from adapters.langgraph.settings import LangGraphSettings
 from adapters.langgraph.stream import RunParser
-from adapters.langgraph.targets import SHORTHAND
 from adapters.langgraph.turn import Turn
 from gateway.a2a.model import Json
 from gateway.ports.adapter import (
@@ -298,7 +297,6 @@ factory = AdapterFactory(
         StateKind(StorageOwner.BACKEND, HandleKind.STATIC, DeletingLangGraphAdapter),
         StateKind(StorageOwner.BACKEND, HandleKind.STATIC, LangGraphAdapter, "delete_threads: false"),
     ),
-    shorthand=SHORTHAND,
     input_modes=_MODES,
     output_modes=_MODES,
     approvals=lambda settings: settings.approvals,

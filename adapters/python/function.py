@@ -13,7 +13,6 @@ import structlog
 from adapters.python.agent_call import AgentService, PythonSettings, encoded
 from adapters.python.calls import CallFailed
 from adapters.python.host import host_of
-from adapters.python.targets import SHORTHAND
 from gateway.foundation.clock import Clock
 from gateway.ports.adapter import (
     AdapterError,
@@ -84,7 +83,6 @@ factory = AdapterFactory(
     build=PythonFunction,
     summary="A function in Python, in the gateway or in a process of its own",
     states=(StateKind(StorageOwner.GATEWAY, HandleKind.NONE, PythonFunction),),
-    shorthand=SHORTHAND,
     direct_replies=lambda settings: settings.direct_replies,
     tools=False,
 )

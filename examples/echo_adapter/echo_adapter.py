@@ -8,7 +8,6 @@ import msgspec
 from gateway.config.settings import Settings, WebUrl
 from gateway.ports import adapter as ports
 from gateway.ports.conversation import AssistantItem, HandleKind, Item, Ownership, StorageOwner, UserItem
-from gateway.ports.targets import Shorthand, Target, TargetAgent, TargetForm, TargetProblem
 from pydantic import SecretStr
 
 
@@ -95,19 +94,12 @@ async def lines(response: httpx2.Response) -> AsyncIterator[bytes]:
         yield rest
 
 
-def from_target(target: Target) -> TargetAgent:
-    if not target.rest:
-        raise TargetProblem(f"names no address; write {target.spelt('echo:URL')}")
-    return TargetAgent("echo", {"url": target.rest})
-
-
 TEXT = ("text/plain",)
 factory = ports.AdapterFactory(
     settings=EchoSettings,
     build=EchoAdapter,
     summary="A service that says everything again",
     states=(ports.StateKind(StorageOwner.GATEWAY, HandleKind.NONE, EchoAdapter),),
-    shorthand=Shorthand((TargetForm("echo:URL", "a service that says everything again"),), from_target),
     input_modes=TEXT,
     output_modes=TEXT,
     tools=False,

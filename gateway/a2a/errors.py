@@ -4,8 +4,9 @@ A text states the fault and names the field; it never contains the text of an ex
 characters of the request. Source: A2A 1.0, sections 3.3.2, 5.4, 9.5, 11.6.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+import msgspec
 
 _ECHO = 100
 
@@ -16,8 +17,7 @@ def echo(value: object) -> str:
     return text if len(text) <= _ECHO else text[: _ECHO - 2] + "…" + text[0]
 
 
-@dataclass(frozen=True, slots=True)
-class FieldViolation:
+class FieldViolation(msgspec.Struct, frozen=True):
     """`field` is a path like `message.parts[0].text`."""
 
     field: str

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -25,8 +24,7 @@ _encoder = msgspec.json.Encoder()
 _Check = Callable[[str, Any, "Limits"], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """The limits of one request: the maximum number or size of each of its parts. `metadata` is a number of bytes of
     JSON, `id_length` a number of characters of any id."""
 

@@ -38,8 +38,7 @@ class Step:
         object.__setattr__(self, "name", _comparable(self.key) if isinstance(self.key, str) else "")
 
 
-@dataclass(frozen=True, slots=True)
-class JsonPath:
+class JsonPath(msgspec.Struct, frozen=True):
     text: str
     steps: tuple[Step, ...]
 

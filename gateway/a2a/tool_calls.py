@@ -9,7 +9,6 @@ metadata of a status update without a message.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -53,8 +52,7 @@ _WORDS = {
 """The text for the end of a call, for callers that may not see the output of the tool."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallFacts:
+class CallFacts(msgspec.Struct, frozen=True):
     """The facts of a tool call that do not change. `id` is the gateway's id of the call.
 
     `round` is the number of the service call in its turn, `index` the number of the tool call in its service call; both
@@ -88,8 +86,7 @@ EVERYTHING = Rendering()
 HIDDEN = Rendering(exposure="none")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """The task of a call. `now` is the time in the form of the wire; `new_id` makes the id of a message."""
 
     task_id: str
@@ -98,8 +95,7 @@ class Place:
     new_id: Callable[[], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """The outcome of a call in the form in which one caller sees it. `redacted` are the paths that masked a value of it,
     `truncated` says that only its beginning is shown."""
 
@@ -298,8 +294,7 @@ ARTIFACT_CLIENTS = frozenset(
 (`use_legacy=False`), kagent and trpc."""
 
 
-@dataclass(frozen=True, slots=True)
-class VisibilityRule:
+class VisibilityRule(msgspec.Struct, frozen=True):
     """Settings for callers whose principal matches one of the patterns. None keeps the agent's setting."""
 
     principals: tuple[str, ...]
@@ -307,8 +302,7 @@ class VisibilityRule:
     redact: tuple[JsonPath, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Visibility:
+class Visibility(msgspec.Struct, frozen=True):
     """The settings of one agent for the visibility of its tool calls.
 
     `max_result` is a number of bytes. The first rule that matches a caller applies.

@@ -2,10 +2,12 @@
 contacts no backend; modules that are slow to import are imported with the first delivery."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from gateway.a2a.model import AgentCard
 from gateway.a2a.redaction import JsonPath, json_path
@@ -262,8 +264,7 @@ def lifetimes(config: GatewayConfig) -> Lifetimes:
 # --- push notifications
 
 
-@dataclass(frozen=True, slots=True)
-class Push:
+class Push(msgspec.Struct, frozen=True):
     """`key` signs notifications; None where they are not signed."""
 
     configs: PushConfigs

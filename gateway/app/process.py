@@ -56,6 +56,7 @@ async def serve(
             # The objects that exist at this point stay alive, so no later collection examines them.
             gc.freeze()
             gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
+            gc.enable()
             if grpc is not None:
                 log.info("start.grpc", host=config.server.host, port=grpc.port)
             with signals.watched(reloads=reload is not None):

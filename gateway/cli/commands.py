@@ -1,7 +1,8 @@
 """The commands: names, options, help.
 
 Law: imports nothing but typer; a command imports what it needs when it runs, so that help is quick and needs no database,
-server or client. Only the help of `serve` asks the adapters, for their targets.
+server or client. Only the help of `serve` asks for the targets of the adapters, which
+needs no adapter.
 """
 
 import sys
@@ -63,7 +64,7 @@ def _targets() -> list[str]:
         from gateway.cli.serve.targets import target_lines
         from gateway.config.plugins import Registry
 
-    return target_lines(Registry().adapters())
+    return target_lines(Registry().shorthands())
 
 
 @commands.command(

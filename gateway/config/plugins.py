@@ -1,19 +1,21 @@
-"""Plug-ins by entry-point name: adapters by the `type` of an agent, tool sources by their own `type`, ledgers by the scheme of
-a storage URL. Law: a plug-in is loaded at its first use."""
+"""Plug-ins by entry-point name: adapters and targets by the `type` of an agent, tool sources by their own `type`, ledgers by
+the scheme of a storage URL. Law: a plug-in is loaded at its first use."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Annotated, Any, NoReturn, TypeVar
 
+import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model
 
 from gateway.ledger.port import LedgerFactory
 from gateway.ports.adapter import AdapterFactory, AnyAdapterFactory
+from gateway.ports.targets import Shorthand
 from gateway.ports.tools import AnyToolFactory, ToolFactory, ToolSource
 
 ADAPTERS = "a2a_gateway.adapters"
+TARGETS = "a2a_gateway.targets"
 TOOLS = "a2a_gateway.tools"
 LEDGERS = "a2a_gateway.ledgers"
 _GROUPS = {"agents": ADAPTERS, "tools": TOOLS}
@@ -21,13 +23,22 @@ _GROUPS = {"agents": ADAPTERS, "tools": TOOLS}
 F = TypeVar("F")
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledAdapter:
+class InstalledAdapter(msgspec.Struct, frozen=True):
     """A type of agents, and the package that brings it, with its version; `problem` says why it cannot be used."""
 
     type: str
     package: str
     factory: AnyAdapterFactory | None
+    problem: str | None = None
+
+
+class InstalledShorthand(msgspec.Struct, frozen=True):
+    """The targets of a type of agents, and the package that brings them, with its version; `problem` says why they cannot be
+    used."""
+
+    type: str
+    package: str
+    shorthand: Shorthand | None
     problem: str | None = None
 
 
@@ -37,6 +48,10 @@ class Registry:
     def adapters(self) -> tuple[InstalledAdapter, ...]:
         """All of them, by type. This imports the module of each."""
         return tuple(_installed_adapter(kind) for kind in self.known("agents"))
+
+    def shorthands(self) -> tuple[InstalledShorthand, ...]:
+        """All of them, by type. This imports the module of each, and no adapter."""
+        return tuple(_installed_shorthand(kind) for kind in sorted(_entries(TARGETS)))
 
     def known(self, section: str) -> tuple[str, ...]:
         """The types that the section `agents` or `tools` of the file may name."""
@@ -93,6 +108,14 @@ def _installed_adapter(kind: str) -> InstalledAdapter:
         return InstalledAdapter(kind, packages, _adapter_factory(kind))
     except ValueError as error:
         return InstalledAdapter(kind, packages, None, str(error))
+
+
+def _installed_shorthand(kind: str) -> InstalledShorthand:
+    packages = _packages(_entries(TARGETS)[kind])
+    try:
+        return InstalledShorthand(kind, packages, _plug_in(TARGETS, kind, Shorthand))
+    except ValueError as error:
+        return InstalledShorthand(kind, packages, None, str(error))
 
 
 @cache

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 KeyPath = tuple[str | int, ...]
 
@@ -14,8 +15,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _STEP = re.compile(r"\[([0-9]+)\]|([A-Za-z0-9_-]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """`line` and `column` count from 1, None where there is no file; `path` is like `agents.support.card.skills[0]`."""
 
     file: str | None
@@ -37,8 +37,7 @@ class ConfigInvalid(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a value was given. `key` and `value` are (line, column) of a file.
 
     `name` is the variable or the flag, where the value is not from a file. `text` is a scalar before YAML gave it a type;

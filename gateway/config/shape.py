@@ -8,9 +8,9 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
 from pydantic import BaseModel, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
@@ -38,8 +38,7 @@ class PluginTypes(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(msgspec.Struct, frozen=True):
     """A part of the file whose entries are named by the operator and have a `type` that a plug-in defines."""
 
     key: str
@@ -52,8 +51,7 @@ TOOLS = Section("tools", "a source", ToolCommon)
 SECTIONS = {section.key: section for section in (AGENTS, TOOLS)}
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """What may stand at a path of the file. Two models describe an entry: the common keys, and those of its type."""
 
     plugins: PluginTypes
@@ -143,8 +141,7 @@ def _holds_secret(kind: Any) -> bool:
     return any(_holds_secret(part) for part in typing.get_args(kind))
 
 
-@dataclass(frozen=True, slots=True)
-class Misfit:
+class Misfit(msgspec.Struct, frozen=True):
     """One of pydantic's errors at its path in the file, with the value there."""
 
     error: ErrorDetails

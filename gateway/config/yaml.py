@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import yaml
 
 from gateway.a2a.nesting import DEEPEST
@@ -89,8 +90,7 @@ class Document:
         return (*self.problems, *(problem for problems in self.unknown.values() for problem in problems))
 
 
-@dataclass(frozen=True, slots=True)
-class References:
+class References(msgspec.Struct, frozen=True):
     """Replaces `${VAR}`, `${VAR:-default}` and `${file:path}`."""
 
     env: Mapping[str, str]

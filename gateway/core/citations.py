@@ -6,7 +6,6 @@ Source: docs/state-model.md, scenarios 97 and 98.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
@@ -24,8 +23,7 @@ _NUMBER = "source_number"
 _CITED = re.compile(r"\[source(\d{1,9})\]", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sources:
+class _Sources(msgspec.Struct, frozen=True):
     """The sources in the result of a tool. `key` is the only member of the object that held the list. `text` says that
     the result was a text that contained JSON."""
 

@@ -3,9 +3,9 @@ left out of a description."""
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec.structs import replace
 
 from gateway.a2a.model import AgentCard, AgentSkill
@@ -18,16 +18,14 @@ LONGEST_TEXT = 8000
 _MEDIA_TYPE = re.compile(r"[^/\s;,]+/[^/\s;,]+")
 
 
-@dataclass(frozen=True, slots=True)
-class AgentCards:
+class AgentCards(msgspec.Struct, frozen=True):
     """What callers are told of an agent: the public card, and for a principal the extended one, if there is one."""
 
     public: AgentCard
     extended: Callable[[str], AgentCard] | None = None
 
 
-@dataclass(slots=True)
-class DescribedCard:
+class DescribedCard(msgspec.Struct):
     """The cards of an agent, which change with the description. `make` makes them, signed, of None too: before the backend has
     answered. `since` is the time of the last change, in milliseconds since the epoch, None before the first."""
 

@@ -6,7 +6,6 @@ reported for its last requests gives the bytes of a token.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 import msgspec
@@ -38,8 +37,7 @@ INTERRUPTED = "(The answer to this message was interrupted. The user has seen th
 """The beginning of a note to a backend that keeps the conversation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """The largest part of a conversation that a service call sends. None is no limit. The messages of the caller and of
     the agent count."""
 

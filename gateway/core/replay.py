@@ -5,9 +5,9 @@ Source: docs/state-model.md, section 10, scenario 109d and retry table.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from gateway.a2a import tool_calls
@@ -233,16 +233,14 @@ RESTARTS = 2
 """How often a service call of one turn is made again because its process died."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResumeCall:
+class ResumeCall(msgspec.Struct, frozen=True):
     """The gateway listens to the call under way again, by these names. Without names it has to be found first."""
 
     call: LatestCall
     names: Ongoing | None
 
 
-@dataclass(frozen=True, slots=True)
-class MakeCall:
+class MakeCall(msgspec.Struct, frozen=True):
     """The call of this round is made, as attempt number `attempt`. `instead_of` is the call under way that no longer
     counts."""
 

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from gateway.a2a.errors import Busy
 from gateway.a2a.model import Message, StreamResponse, Task
 from gateway.a2a.weight import weight
@@ -81,8 +83,7 @@ class Subscription:
         self._channel.unsubscribe(self)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamLimits:
+class StreamLimits(msgspec.Struct, frozen=True):
     """The `events` and `bytes` that one stream may leave unread, and the `streams` that may be open in this process."""
 
     events: int = 10_000
@@ -179,8 +180,7 @@ class Fanout:
             del self._channels[task]
 
 
-@dataclass(slots=True)
-class TaskStream:
+class TaskStream(msgspec.Struct):
     """A stream of the `ready` frames, then of the frames of a subscription that are newer than `number`."""
 
     _ready: list[Frame] | None

@@ -1,9 +1,8 @@
 """Masks the outcome of a tool call for its caller. Law: first masked as a whole, then cut; a large outcome is masked in another
 thread, so that the event loop goes on."""
 
-from dataclasses import replace
-
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from gateway.a2a import tool_calls
 from gateway.a2a.tool_calls import Rendering

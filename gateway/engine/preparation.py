@@ -10,10 +10,10 @@ next message costs no reads, and a backend that is away does not hold up the sta
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -48,8 +48,7 @@ class Parked(Exception):
     """The turn cannot begin: an earlier turn of its thread is paused."""
 
 
-@dataclass(slots=True)
-class CallPreparation:
+class CallPreparation(msgspec.Struct):
     """Prepares the service calls of one turn."""
 
     context: TurnContext

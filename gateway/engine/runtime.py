@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+import msgspec
 import structlog
 
 from gateway.core.agents import Agent
@@ -33,8 +34,7 @@ _WARNED_THREADS = 1000
 """So many of the threads whose operator was warned are remembered."""
 
 
-@dataclass(slots=True)
-class BackendRequest:
+class BackendRequest(msgspec.Struct):
     """A request to an agent's backend, while it lasts. Entering it raises AdapterError where the breaker refuses."""
 
     _agent: Agent
@@ -124,8 +124,7 @@ def _seconds(breaker: Breaker) -> int:
     return max(1, math.ceil(breaker.rest))
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True):
     """How the time between two tries passes. `jitter` gives numbers from 0 to 1."""
 
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep

@@ -6,9 +6,9 @@ the call itself does not end it.
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import TypeGuard
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -62,8 +62,7 @@ def can_resume(adapter: Adapter, names: Ongoing | None, error: AdapterError) -> 
     return isinstance(adapter, CanResume) and names is not None and may_run
 
 
-@dataclass(slots=True)
-class ServiceCallLoop:
+class ServiceCallLoop(msgspec.Struct):
     """Makes the service calls of one turn, one after another. `tries` is the number of failed tries of the current
     call, `phase` the progress of the current try. `seen` is the output that was shown when the call began.
     `so_far` is that of the last pause in the answer."""

@@ -6,11 +6,11 @@ that ran before does not run again, unless its tool is declared as idempotent.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import msgspec
 import structlog
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from gateway.core.citations import number_sources
 from gateway.core.failures import TOOL_OUTCOME_UNKNOWN, TOOLS_FAILING
@@ -91,8 +91,7 @@ def is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-@dataclass(slots=True)
-class ToolRounds:
+class ToolRounds(msgspec.Struct):
     """The rounds of tool calls of one turn."""
 
     context: TurnContext

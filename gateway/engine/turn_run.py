@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, field
 
+import msgspec
 from msgspec.structs import replace
 
 from gateway.a2a.model import Json, Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
@@ -32,8 +33,7 @@ def status(state: TaskState, moment: str, message: Message | None = None) -> Tas
     return TaskStatus(state=state, message=message, timestamp=moment)
 
 
-@dataclass(slots=True)
-class LiveTask:
+class LiveTask(msgspec.Struct):
     """A task with a turn that waits or runs. The last of `outputs` is that turn's."""
 
     id: str
@@ -70,8 +70,7 @@ def status_update(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTask:
+class StoredTask(msgspec.Struct, frozen=True):
     """A task as the ledger holds it. `outputs` are the outputs of the task's turns. `updates` are the updates of the
     last turn in the log, and `number` is the number of the task's latest event."""
 
@@ -92,8 +91,7 @@ class StoredTask:
         return cls(outputs, updates, events[-1][0] if events else task.last_event, False)
 
 
-@dataclass(frozen=True, slots=True)
-class ResumePoint:
+class ResumePoint(msgspec.Struct, frozen=True):
     """The place where a turn that was taken over continues. With `names`, this is the service call under way that has these
     names; if `unnamed`, one that has to be found first; else it is the service call that has to be made next. `before` is the
     output that the turn had shown when that call began."""

@@ -5,7 +5,6 @@ same name. Source: RFC 7515, 7517 and 7518.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import msgspec
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -18,8 +17,7 @@ _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384"}
 _RSA_BITS = 2048
 
 
-@dataclass(frozen=True, slots=True)
-class SigningKey:
+class SigningKey(msgspec.Struct, frozen=True):
     """`algorithm` is the one name of JWA that the key is used with."""
 
     key: ECKey | RSAKey

@@ -13,7 +13,6 @@ require an admin key. No secret of a push configuration goes out.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -58,8 +57,7 @@ def admin_routes(
     return [Route(f"{_API}{path}", _Address(pipeline, answers)) for path, answers in found.items()]
 
 
-@dataclass(frozen=True, slots=True)
-class _Address:
+class _Address(msgspec.Struct, frozen=True):
     """The answer to each HTTP method at one address."""
 
     pipeline: Pipeline
@@ -76,8 +74,7 @@ class _Address:
         return await answer(scope, receive)
 
 
-@dataclass(frozen=True, slots=True)
-class _Admin:
+class _Admin(msgspec.Struct, frozen=True):
     pipeline: Pipeline
 
     async def _admit(self, scope: Scope, agent: str | None = None) -> Caller:
@@ -89,8 +86,7 @@ class _Admin:
         return document.value
 
 
-@dataclass(frozen=True, slots=True)
-class _ContextAdmin(_Admin):
+class _ContextAdmin(_Admin, frozen=True):
     contexts: Contexts
     transfer: ContextTransfer
 
@@ -119,8 +115,7 @@ class _ContextAdmin(_Admin):
         return _created(await self.transfer.adopt(caller, agent, handle, context_id, self.pipeline.limits))
 
 
-@dataclass(frozen=True, slots=True)
-class _PushAdmin(_Admin):
+class _PushAdmin(_Admin, frozen=True):
     configs: PushConfigs
 
     async def unfinished(self, scope: Scope, receive: Receive) -> ASGIApp:

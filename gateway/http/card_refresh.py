@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import msgspec
 import structlog
 
 from gateway.core.agents import Agent, Agents
@@ -36,8 +37,7 @@ def keep_descriptions(before: Agents, following: Agents, now: int) -> None:
                 agent.described.tell(former.described.description, now)
 
 
-@dataclass(slots=True)
-class _Due:
+class _Due(msgspec.Struct):
     """When an agent's backend is asked next, and how often in a row it has not answered."""
 
     agent: Agent

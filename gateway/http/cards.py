@@ -4,7 +4,6 @@ Source: A2A 1.0, sections 4.4 and 8. Law: cards are public; they say how a calle
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -187,8 +186,7 @@ class Cards:
         return _cached({"agents": listing}, listing, since)
 
 
-@dataclass(frozen=True, slots=True)
-class _Encoded:
+class _Encoded(msgspec.Struct, frozen=True):
     """A card in the form in which it is served since this time."""
 
     card: AgentCard

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+import msgspec
 from msgspec.structs import replace
 
 from gateway.a2a.model import AgentCard, AgentSkill
 
 
-@dataclass(frozen=True, slots=True)
-class ExtendedSkill:
+class ExtendedSkill(msgspec.Struct, frozen=True):
     """A skill for callers whose principal matches one of the patterns."""
 
     skill: AgentSkill

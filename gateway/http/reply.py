@@ -6,7 +6,6 @@ Source: A2A 1.0, sections 9.5 and 11.6. Bodies stay small: texts are cut, and on
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -102,8 +101,7 @@ def status_body(code: int, status: str, message: str) -> bytes:
     return _encoder.encode({"error": {"code": code, "status": status, "message": message}})
 
 
-@dataclass(frozen=True, slots=True)
-class RestErrors:
+class RestErrors(msgspec.Struct, frozen=True):
     """The errors of one version of HTTP+JSON: `beside` are the members of a body beside `error`."""
 
     status: Callable[[A2AError], int]

@@ -5,7 +5,6 @@ section 3.5.6.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -29,8 +28,7 @@ _CANCEL = {"POST": "CancelTask"}
 _SUBSCRIBE = {"GET": "SubscribeToTask", "POST": "SubscribeToTask"}
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(msgspec.Struct, frozen=True):
     """A version of the binding: its dialects, where other ones are spoken, and its errors. `card` is the address of the
     extended card; `task` and `config` are the fields (by proto name) of the two ids in the address of a push configuration."""
 
@@ -60,8 +58,7 @@ V0_3 = Version(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """An address below an agent: the operation of each HTTP method, and the fields (by proto name) in the path."""
 
     operations: Mapping[str, str]

@@ -8,7 +8,6 @@ servers that handle signals themselves (docs/adr/0006).
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 
@@ -63,8 +62,7 @@ class Envelope(msgspec.Struct, frozen=True):
         return b"event: error\ndata: %b\n\n" % self.error(error)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamSettings:
+class StreamSettings(msgspec.Struct, frozen=True):
     """`drain`, once set, ends every stream. `unexpected` makes the error for a fault of the gateway. Times are in seconds."""
 
     drain: Drain

@@ -3,9 +3,10 @@ and `a2a`, nothing else; a user names the smallest part that it needs."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from gateway.a2a.model import Message
 from gateway.ledger.api_keys import ApiKey
@@ -232,8 +233,7 @@ class Ledger(
         fails too."""
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerFactory:
+class LedgerFactory(msgspec.Struct, frozen=True):
     """What an entry point of the group `a2a_gateway.ledgers` names; the entry's name is the URL's scheme.
 
     `back_up(url, target)` copies the ledger to a new file while it is used. `restore(source, url, replace)` puts such a

@@ -2,8 +2,8 @@
 lose anything, in pieces so small that no turn waits for them; a later read gets an explicit error."""
 
 import asyncio
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from gateway.foundation.clock import Clock
@@ -25,8 +25,7 @@ _CONTEXTS = 500
 """Tasks in one commit, and contexts in one read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lifetimes:
+class Lifetimes(msgspec.Struct, frozen=True):
     """Seconds: from the end of a task to the deletion of its events, and of its record; since the last use of a context."""
 
     events: float = 7 * 86400.0
@@ -34,8 +33,7 @@ class Lifetimes:
     contexts_idle: float = 90 * 86400.0
 
 
-@dataclass(slots=True)
-class Retention:
+class Retention(msgspec.Struct):
     """One instance serves the whole database."""
 
     ledger: RetentionLedger

@@ -2,7 +2,6 @@
 of it is shown; a refusal or a lost race stores nothing."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
@@ -48,8 +47,7 @@ _AT_ONCE = 2
 """Attempts that begin the turn in the commit that accepts it, where nothing is known to run on its thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class MessageIntake:
+class MessageIntake(msgspec.Struct, frozen=True):
     """Accepts messages. `runs` limits the turns that a principal may have at the same time."""
 
     ledger: Ledger

@@ -5,7 +5,6 @@ anything of it is stored.
 """
 
 import asyncio
-from dataclasses import dataclass
 
 import msgspec
 import structlog
@@ -116,8 +115,7 @@ def _not_found(context_id: str, agent: Agent | None = None) -> A2AError:
     return NotFound(f"there is no context {echo(context_id)} of yours{where}")
 
 
-@dataclass(frozen=True, slots=True)
-class ContextTransfer:
+class ContextTransfer(msgspec.Struct, frozen=True):
     """Exports, imports and adopts contexts for the admin API. A caller reaches only its own contexts."""
 
     ledger: Ledger

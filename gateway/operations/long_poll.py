@@ -4,7 +4,8 @@ Source: A2A, main branch at 28491879, section 3.2.7.
 """
 
 import asyncio
-from dataclasses import dataclass
+
+import msgspec
 
 from gateway.a2a.draft_1_1 import LongPollRequest, generation
 from gateway.a2a.model import TERMINAL, Task
@@ -21,8 +22,7 @@ LONGEST = 25.0
 """Seconds, less than the 30 to 60 after which proxies give up on an answer that does not begin."""
 
 
-@dataclass(frozen=True, slots=True)
-class LongPolls:
+class LongPolls(msgspec.Struct, frozen=True):
     """`streams` limits the polls that wait together with the streams of a principal; `longest` is in seconds."""
 
     ledger: Ledger

@@ -5,8 +5,8 @@ Source: docs/state-model.md, scenarios 110 to 120.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from gateway.a2a.errors import InvalidParams
@@ -37,8 +37,7 @@ from gateway.scheduling.settle import store_end
 OnStored = Callable[[TurnRun], None]
 
 
-@dataclass(frozen=True, slots=True)
-class PausedTurns:
+class PausedTurns(msgspec.Struct, frozen=True):
     """Changes turns that wait for their callers. One instance serves every agent of the gateway."""
 
     ledger: Ledger

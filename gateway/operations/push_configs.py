@@ -6,8 +6,8 @@ Source: A2A 1.0, sections 3.1.7 to 3.1.10, 4.3 and 13.2.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from gateway.a2a.errors import NotFound, TaskNotFound, echo, invalid
@@ -36,8 +36,7 @@ _LOOKUP_TIMEOUT = 2.0
 _IN_MESSAGE = "configuration.taskPushNotificationConfig."
 
 
-@dataclass(frozen=True, slots=True)
-class PushDraft:
+class PushDraft(msgspec.Struct, frozen=True):
     """A checked configuration, before its task is known. One without an id, as A2A 0.3 has it, is that of its task, and takes
     the place of an earlier one."""
 
@@ -50,8 +49,7 @@ class PushDraft:
         return PutPushConfig(caller.tenant, caller.principal, self.call.agent.name, config, MAX_CONFIGS, now)
 
 
-@dataclass(slots=True)
-class PushConfigs:
+class PushConfigs(msgspec.Struct):
     """One instance serves every agent of the gateway. `changed` is called when there may be a delivery to make."""
 
     ledger: PushLedger

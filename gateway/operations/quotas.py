@@ -5,8 +5,9 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Self
+
+import msgspec
 
 from gateway.a2a.errors import TooManyRequests
 from gateway.foundation.clock import Clock
@@ -16,8 +17,7 @@ from gateway.ledger.threads import Caller
 from gateway.operations.call import EventStream
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaLimits:
+class QuotaLimits(msgspec.Struct, frozen=True):
     """The limits of each principal. 0 stands for no limit."""
 
     requests_per_minute: int = 0
@@ -100,8 +100,7 @@ class Quotas:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class CountedStream:
+class CountedStream(msgspec.Struct, frozen=True):
     """A stream that releases its slot when it is closed."""
 
     stream: EventStream

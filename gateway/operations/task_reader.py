@@ -1,8 +1,8 @@
 """Tasks as their callers see them, read from the turns of this process or from the ledger. Law: what is shown is stored."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -29,8 +29,7 @@ _QUARANTINED: dict[str, Json] = {"quarantined": True}
 """Metadata of a task whose turn could not be ended: the output of that turn is left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskReader:
+class TaskReader(msgspec.Struct, frozen=True):
     ledger: Ledger
     runner: Runner
 

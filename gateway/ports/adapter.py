@@ -10,7 +10,6 @@ import msgspec
 
 from gateway.a2a.model import Artifact, Json, Message, Part
 from gateway.ports.conversation import HandleKind, Item, OpaqueItem, Ownership, ReasoningItem, StorageOwner
-from gateway.ports.targets import Shorthand
 from gateway.ports.tools import ToolDeclaration
 
 
@@ -389,8 +388,7 @@ class Adapter(Protocol):
 S = TypeVar("S")
 
 
-@dataclass(frozen=True, slots=True)
-class StateKind:
+class StateKind(msgspec.Struct, frozen=True):
     """One way in which agents of a type keep their conversations. Its adapters are of the class `adapter`, whose optional
     abilities are read off it. `setting` is the setting that chooses it, as `conversation: true`; empty for the default."""
 
@@ -406,9 +404,9 @@ class AdapterFactory(Generic[S]):
 
     `settings` is a pydantic model (frozen, extra keys forbidden) of the agent's own keys. `build` makes the adapter
     without network and raises ValueError for contradictory settings. `summary` names the service in one line. `states` are
-    all kinds of state that an adapter of this type may have. `shorthand` are the targets of `serve` that stand for such an
-    agent, where there are any. `input_modes` and `output_modes` are the media types for a card that names none.
-    `direct_replies` says whether the given settings let the agent answer with a message without a task, `approvals` whether
+    all kinds of state that an adapter of this type may have. `input_modes` and `output_modes` are the media types for a
+    card that names none. `direct_replies` says whether the given settings let the agent answer with a message without a
+    task, `approvals` whether
     they let the service ask before it runs a tool of its own; None stands for never. If `tools` is false, the adapter ignores
     the tools of a request, and tools of an agent of this type are an error of the configuration. If `streaming` is false,
     an answer comes in one piece.
@@ -418,7 +416,6 @@ class AdapterFactory(Generic[S]):
     build: Callable[[S], Adapter]
     summary: str
     states: tuple[StateKind, ...]
-    shorthand: Shorthand | None = None
     input_modes: tuple[str, ...] = ("text/plain", "application/json")
     output_modes: tuple[str, ...] = ("text/plain", "application/json")
     direct_replies: Callable[[S], bool] = field(default=lambda _settings: False)

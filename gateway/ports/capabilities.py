@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
+import msgspec
+
 from gateway.a2a.model import AgentSkill, Json, Message
 from gateway.ports.adapter import AdapterEvent, ServiceRequest
 from gateway.ports.conversation import OutputItem
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeReport:
+class ProbeReport(msgspec.Struct, frozen=True):
     """Findings about a backend. None stands for a finding that could not be determined. `notes` are more findings, in
     plain text.
 
@@ -33,8 +34,7 @@ class CanProbe(Protocol):
         """Raises: AdapterError when the backend cannot be used."""
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(msgspec.Struct, frozen=True):
     """An agent as its backend describes it. None and an empty tuple stand for what the backend does not say. The modes are
     media types."""
 
@@ -114,8 +114,7 @@ class Fate(StrEnum):
     GONE = "gone"
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(msgspec.Struct, frozen=True):
     """A call that was looked up at the backend. `events` are the events that `call` would have yielded, up to
     CallCompleted with the confirmed handle; they are present only for COMPLETED."""
 
@@ -123,8 +122,7 @@ class Fetched:
     events: tuple[AdapterEvent, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ongoing:
+class Ongoing(msgspec.Struct, frozen=True):
     """The names of a call that may be under way at the backend, as CallStarted gave them. `handle` is the pending handle, or
     the static handle of the conversation. `run` is the name of the call itself; None only where the handle rotates, and
     names the call."""
@@ -186,8 +184,7 @@ class CanWithdraw(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(msgspec.Struct, frozen=True):
     """The part of a request that a conversation holds after the end of the last completed call.
 
     `held` is the number of the request's items, from the first on, that the conversation holds; they must not be sent

@@ -3,9 +3,10 @@ a secret is named by its variable, never read."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+
+import msgspec
 
 
 class TargetProblem(Exception):
@@ -18,8 +19,7 @@ class TargetProblem(Exception):
         self.lacking = lacking
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentValue:
+class EnvironmentValue(msgspec.Struct, frozen=True):
     """A setting whose value is a variable of the environment; the configuration file refers to it."""
 
     variable: str
@@ -30,8 +30,7 @@ TargetSetting: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """A target `kind:rest`, which was typed as `text`, perhaps with a name for the agent before it (`notes=kind:rest`).
 
     `env` is the environment. `here` is the folder where it was typed, `folder` that of the configuration file.
@@ -54,8 +53,7 @@ class Target:
         return file if Path(file).is_absolute() else os.path.relpath(self.here / file, self.folder)
 
 
-@dataclass(frozen=True, slots=True)
-class TargetAgent:
+class TargetAgent(msgspec.Struct, frozen=True):
     """The agent of a target: its settings without `type`, as literal values, and a name in case that the target gives none.
     Characters that a URL cannot carry are replaced in the name."""
 
@@ -67,8 +65,7 @@ def _resembles_nothing(_: str) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class TargetForm:
+class TargetForm(msgspec.Struct, frozen=True):
     """One form of targets, as `chat:URL#MODEL`; the word before its first colon is the kind. `help` says in one line what it
     serves.
 
@@ -84,9 +81,11 @@ class TargetForm:
         return self.text.partition(":")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Shorthand:
+class Shorthand(msgspec.Struct, frozen=True):
     """The targets that stand for agents of one type.
+
+    An entry point of the group `a2a_gateway.targets`, called as the type, names one. Its module imports nothing of the adapter,
+    because `serve` imports all such modules for a target, and for its help.
 
     `read` gets every target whose kind is that of a form. It returns None for one that belongs to another type, and raises
     TargetProblem for one that gives no agent. It is pure.

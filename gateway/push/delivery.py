@@ -6,8 +6,8 @@ Source: A2A 1.0, section 4.3.3; Standard Webhooks 1.0.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -37,8 +37,7 @@ _BATCH = 200
 """Events of one configuration in a row, so that others get their turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class PushLimits:
+class PushLimits(msgspec.Struct, frozen=True):
     """The limits of deliveries. `timeout` is the time for one post, in seconds; `attempts` is the number of attempts
     for one event. `posts` is the number of posts at the same time, `per_host` the number of them to one host."""
 
@@ -52,8 +51,7 @@ Post = Callable[[PushConfig, int, bytes], Awaitable[Outcome]]
 """Posts a body for the event with this number. Raises: UnreadableSecret."""
 
 
-@dataclass(slots=True)
-class Delivery:
+class Delivery(msgspec.Struct):
     """`due` is kept up to date. `chance` is from 0 to 1."""
 
     due: DuePush

@@ -6,8 +6,9 @@ Source: A2A 1.0, sections 4.3.3 and 13.2; Standard Webhooks 1.0.
 import hashlib
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from gateway.foundation.addresses import origin
 from gateway.ledger.push import PushConfig
@@ -24,8 +25,7 @@ CONTENT_TYPES: Mapping[str, str] = {
 """The content type of the bodies of each version of A2A."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """The result of a post. When `status` is None, there was no response, and `error` is the reason. `retry_after` is
     in seconds."""
 
@@ -45,8 +45,7 @@ class Outcome:
         return self.error or f"HTTP {self.status}"
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookRequests:
+class WebhookRequests(msgspec.Struct, frozen=True):
     """Builds the headers of notifications."""
 
     box: SecretBox

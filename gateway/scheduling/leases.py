@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
 import structlog
 
 from gateway.engine.runtime import Runtime
@@ -21,8 +22,7 @@ from gateway.ledger.points import CommitPoint
 log = structlog.get_logger("gateway.scheduling.leases")
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseTimes:
+class LeaseTimes(msgspec.Struct, frozen=True):
     """Seconds. A lease is renewed `renewals` times before it would run out.
 
     `start`: the longest time, before anything is served, for ending what dead processes left; the rest ends during service.

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import groupby
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from gateway.core.agents import Agent
@@ -140,8 +141,7 @@ class Host(Protocol):
     def adopt(self, run: TurnRun, thread: ThreadRecord, queues: dict[str, ThreadQueue], *, cancel: bool) -> None: ...
 
 
-@dataclass(slots=True)
-class OrphanRecovery:
+class OrphanRecovery(msgspec.Struct):
     """One loop for each process. `interval` is in seconds; a commit that takes longer is late."""
 
     runtime: Runtime

@@ -5,8 +5,8 @@ that the caller allowed is paused instead, and does them later.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from gateway.a2a import tool_calls
@@ -126,8 +126,7 @@ def _may_go_on(calls: tuple[ToolCallRecord, ...], policies: AgentPolicies | None
     return policies is not None and not waits and all(call.runs_left for call in ran)
 
 
-@dataclass(frozen=True, slots=True)
-class _Settlement:
+class _Settlement(msgspec.Struct, frozen=True):
     """Settles one turn. `calls` are its open tool calls; the other fields have the meaning that they have in
     `settle`."""
 

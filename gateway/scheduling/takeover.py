@@ -3,8 +3,8 @@ service call is read again, or its next service call is made. Law: the turn and 
 the turn, and sends the backend nothing before it has the turn."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -50,8 +50,7 @@ async def take_over_turn(
     return await (takeover.of_queued() if unfinished.waits else takeover.of_begun(makes_calls=makes_calls))
 
 
-@dataclass(frozen=True, slots=True)
-class _Takeover:
+class _Takeover(msgspec.Struct, frozen=True):
     unfinished: UnfinishedTurn
     agent: Agent
     thread: ThreadRecord

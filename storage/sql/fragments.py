@@ -1,9 +1,9 @@
 """Parts of statements and queries. Law: only `storage.sql.compile`, migrations and tests import SQL clauses; what runs imports
 their text from `storage.compiled`. What differs between dialects is spelled here."""
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from sqlalchemy import Column, Select, Table, and_, bindparam, exists, func, literal_column, or_, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.compiler import compiles
@@ -21,8 +21,7 @@ upsert = postgresql.insert
 """An INSERT with ON CONFLICT. That of this dialect compiles for SQLite as well, but not the reverse."""
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(msgspec.Struct, frozen=True):
     """A statement that writes. `what` describes the statement in error texts. `rows` is the number of rows that it must
     change, or None for any number."""
 

@@ -14,8 +14,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from storage.connection import JOURNAL_LIMIT, connect
@@ -51,8 +52,7 @@ _UNFIT = (sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 """Raised, besides exceptions outside of SQLite's, for a value that no column can hold: an error of the unit alone."""
 
 
-@dataclass(slots=True)
-class _Unit:
+class _Unit(msgspec.Struct):
     """A unit in the queue of the writer. `until` is the time of the monotonic clock up to which the unit waits for a
     locked database after the busy timeout."""
 

@@ -13,17 +13,19 @@ def install(
     folder: Path,
     packages: Mapping[str, Mapping[str, str]],
     modules: Mapping[str, str],
-    group: str = "a2a_gateway.adapters",
+    targets: Mapping[str, str] | None = None,
 ) -> None:
-    """`packages` are entry points by the names of their packages, `modules` source texts by name."""
+    """`packages` are adapters, as entry points, by the names of their packages, each of which brings these `targets`, too;
+    `modules` are source texts by name."""
     for name, source in modules.items():
         (folder / f"{name}.py").write_text(source)
     for package, entries in packages.items():
         info = folder / f"{package.replace('-', '_')}-{VERSION}.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {VERSION}\n")
-        lines = (f"{name} = {value}\n" for name, value in entries.items())
-        (info / "entry_points.txt").write_text(f"[{group}]\n{''.join(lines)}")
+        lines = ["[a2a_gateway.adapters]", *(f"{name} = {value}" for name, value in entries.items())]
+        lines += ["[a2a_gateway.targets]", *(f"{name} = {value}" for name, value in (targets or {}).items())]
+        (info / "entry_points.txt").write_text("".join(f"{line}\n" for line in lines))
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

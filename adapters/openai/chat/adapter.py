@@ -11,7 +11,6 @@ from pydantic import Field, field_validator, model_validator
 
 from adapters.openai.chat.messages import encode_messages, encode_tool
 from adapters.openai.chat.stream import CompletionParser
-from adapters.openai.chat.targets import SHORTHAND
 from adapters.openai.encoding import tool_names
 from adapters.openai.failures import OpenAIFailures
 from adapters.openai.service import PROMPT, OpenAIService, OpenAISettings
@@ -112,7 +111,6 @@ factory = AdapterFactory(
     build=ChatAdapter,
     summary="Chat Completions: OpenAI, Ollama, vLLM, llama.cpp, LM Studio and other servers",
     states=(StateKind(StorageOwner.GATEWAY, HandleKind.NONE, ChatAdapter),),
-    shorthand=SHORTHAND,
     input_modes=("text/plain", "text/*", "application/json", "application/*", "image/*", "audio/*"),
     output_modes=("text/plain",),
 )

@@ -2,7 +2,6 @@
 as a `conversation`. A hosted agent also keeps a sandbox, whose id is in the adapter's state."""
 
 from adapters.openai.foundry.settings import FoundrySettings
-from adapters.openai.foundry.targets import SHORTHAND
 from adapters.openai.responses.adapter import BackgroundAdapter, ResponsesAdapter
 from adapters.openai.responses.conversation import BackgroundConversation, ConversationAdapter
 from adapters.openai.responses.service import ResponsesService
@@ -75,7 +74,6 @@ factory = AdapterFactory(
         StateKind(_BACKEND, HandleKind.STATIC, ConversationWithAgent, "conversation: true"),
         StateKind(_BACKEND, HandleKind.STATIC, BackgroundConversationWithAgent, "conversation: true, background: true"),
     ),
-    shorthand=SHORTHAND,
     input_modes=("text/plain", "text/*", "application/json", "application/*", "image/*"),
     output_modes=("text/plain", "image/png"),
     approvals=lambda settings: settings.approvals,

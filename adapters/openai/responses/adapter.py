@@ -8,7 +8,6 @@ from adapters.openai.responses.background import BackgroundService
 from adapters.openai.responses.continuation import Chain, check_response_id, unknown_handle
 from adapters.openai.responses.conversation import BackgroundConversation, ConversationAdapter
 from adapters.openai.responses.service import ResponsesService, ResponsesSettings, ResponsesWire
-from adapters.openai.responses.targets import SHORTHAND
 from gateway.a2a.model import Message
 from gateway.ports.adapter import AdapterEvent, AdapterFactory, ServiceRequest, StateKind
 from gateway.ports.capabilities import Fetched, Ongoing, ProbeReport
@@ -91,7 +90,6 @@ factory = AdapterFactory(
         ),
         StateKind(StorageOwner.GATEWAY, HandleKind.NONE, ResponsesAdapter, "history: {owner: gateway}"),
     ),
-    shorthand=SHORTHAND,
     input_modes=("text/plain", "text/*", "application/json", "application/*", "image/*"),
     output_modes=("text/plain", "image/png"),
     approvals=lambda settings: settings.asks,

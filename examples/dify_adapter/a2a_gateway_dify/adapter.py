@@ -17,7 +17,6 @@ from gateway.config.settings import Settings, Text, TimeLimit, WebUrl
 from gateway.ports import adapter as ports
 from gateway.ports.capabilities import Backend, Description, Fate, Fetched, Ongoing, ProbeReport, Tail
 from gateway.ports.conversation import AssistantItem, HandleKind, Item, Ownership, StorageOwner, UserItem
-from gateway.ports.targets import EnvironmentValue, Shorthand, Target, TargetAgent, TargetForm, TargetProblem
 from msgspec import UNSET
 from pydantic import Field, SecretStr
 
@@ -425,16 +424,6 @@ def build(settings: DifySettings) -> DifyAdapter:
     return ChatflowAdapter(settings) if settings.chatflow else DifyAdapter(settings)
 
 
-def from_target(target: Target) -> TargetAgent:
-    url, _, user = target.rest.partition("#")
-    if "DIFY_API_KEY" not in target.env:
-        raise TargetProblem("needs the key of the app; set DIFY_API_KEY", lacking=True)
-    settings: dict[str, Any] = {"api_key": EnvironmentValue("DIFY_API_KEY"), "user": user or "a2a-gateway"}
-    if url:
-        settings["base_url"] = url
-    return TargetAgent("dify", settings)
-
-
 FILES = ("image/*", "audio/*", "video/*", "text/*", "application/*")
 factory = ports.AdapterFactory(
     settings=DifySettings,
@@ -443,10 +432,6 @@ factory = ports.AdapterFactory(
     states=(
         ports.StateKind(StorageOwner.BACKEND, HandleKind.STATIC, DifyAdapter),
         ports.StateKind(StorageOwner.BACKEND, HandleKind.STATIC, ChatflowAdapter, "chatflow: true"),
-    ),
-    shorthand=Shorthand(
-        (TargetForm("dify:URL#USER", "a chat app of Dify; the key is in DIFY_API_KEY", lambda text: "dify" in text),),
-        from_target,
     ),
     input_modes=("text/plain", "application/json", *FILES),
     output_modes=("text/plain", "application/json", *FILES),

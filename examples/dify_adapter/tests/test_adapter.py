@@ -15,7 +15,8 @@ from gateway.testing.adapter_suite import AdapterSuite
 from gateway.testing.serving import serve
 from pydantic import SecretStr, ValidationError
 
-from a2a_gateway_dify.adapter import DifyAdapter, DifySettings, build, factory, file_type, from_target
+from a2a_gateway_dify.adapter import DifyAdapter, DifySettings, build, factory, file_type
+from a2a_gateway_dify.targets import from_target
 from tests.emulator import FORM, THOUGHT, USAGE, Dify, Event
 
 CALL = {**THOUGHT, "tool": "weather", "tool_input": '{"weather": {"city": "Oslo"}}'}

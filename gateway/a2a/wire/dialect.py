@@ -2,7 +2,6 @@
 model, which is that of A2A 1.0."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -16,8 +15,7 @@ _LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\
 _encoder = msgspec.json.Encoder()
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(msgspec.Struct, frozen=True):
     """A method by its `name` in the dialect; `operation` is its name in A2A 1.0. Its parameters are read as a `request`.
 
     `held` says that the answer may wait for an event, so that it ends with its client.
@@ -31,8 +29,7 @@ class Method:
     held: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(msgspec.Struct, frozen=True):
     """`method` raises MethodNotFound; `decode` and `decode_query` give a request of the model and raise InvalidParams.
 
     `decode_query` reads a URL: the pairs of its query, and the fields (by proto name) of its path. `encode` writes a result.

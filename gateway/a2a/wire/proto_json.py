@@ -9,7 +9,6 @@ import binascii
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from types import UnionType
 from typing import Any, Generic, TypeVar, Union, get_args, get_origin
@@ -143,8 +142,7 @@ def _array(item: Reader) -> Reader:
     return read
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One field of the model. `read_text` reads a query parameter.
 
     `keeps_null` says that null is a value of the field. `drops_empty` says that '' counts as absent.

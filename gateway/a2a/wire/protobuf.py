@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, NoReturn, Protocol
 
+import msgspec
+
 from gateway.a2a.errors import ParseError
 from gateway.a2a.model import Json
 from gateway.foundation import clock
@@ -39,8 +41,7 @@ def _malformed(what: str) -> NoReturn:
     raise ParseError(f"Invalid protobuf payload: {what}")
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(msgspec.Struct):
     """What is left of the bounds of one payload, and whether NUL was met in one of its texts."""
 
     depth: int
@@ -229,8 +230,7 @@ class _Boolean:
         return b"\1" if value else b"\0"
 
 
-@dataclass(frozen=True, slots=True)
-class _Integer:
+class _Integer(msgspec.Struct, frozen=True):
     bits: int
     type: int
     wire: int = _VARINT
@@ -418,8 +418,7 @@ def _writer(member: Field) -> Callable[[Json, list[bytes]], None]:
     return one if member.written_when_default else unless_default
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True):
     """An entry of a map with text as keys, as the pair of both."""
 
     kind: Kind

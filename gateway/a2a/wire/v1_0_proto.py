@@ -4,10 +4,10 @@ Source: `specification/a2a.proto` of A2A 1.0, package lf.a2a.v1.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
 from gateway.a2a import model
 from gateway.a2a.model import Json, Wire

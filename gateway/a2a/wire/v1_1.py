@@ -4,7 +4,8 @@ Source: A2A, main branch at 28491879, sections 3.2.2 and 3.2.7.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from gateway.a2a.draft_1_1 import ConditionalMessageRequest, LongPollRequest, generation
 from gateway.a2a.wire import v1_0

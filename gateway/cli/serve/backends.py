@@ -19,6 +19,7 @@ from gateway.ports.capabilities import (
     CanWithdraw,
 )
 from gateway.ports.conversation import HandleKind, StorageOwner
+from gateway.ports.targets import Shorthand
 
 _ABILITIES: Mapping[str, type] = {
     "resume": CanResume,
@@ -39,11 +40,12 @@ def print_backends(output: Output) -> None:
     if output is Output.text:
         sys.stdout.writelines(f"{visible(line)}\n" for line in _text(adapters))
     else:
-        described = [describe(adapter) for adapter in adapters]
+        targets = {each.type: each.shorthand for each in Registry().shorthands()}
+        described = [describe(adapter, targets.get(adapter.type)) for adapter in adapters]
         print_json(described, {"backends": described}, output)
 
 
-def describe(adapter: InstalledAdapter) -> Json:
+def describe(adapter: InstalledAdapter, shorthand: Shorthand | None) -> Json:
     """The JSON of one type. One that cannot be used has only `type`, `package` and `problem`."""
     factory = adapter.factory
     if factory is None:
@@ -52,7 +54,7 @@ def describe(adapter: InstalledAdapter) -> Json:
         "type": adapter.type,
         "package": adapter.package,
         "summary": factory.summary,
-        "targets": [] if factory.shorthand is None else [form.text for form in factory.shorthand.forms],
+        "targets": [] if shorthand is None else [form.text for form in shorthand.forms],
         "inputModes": list(factory.input_modes),
         "outputModes": list(factory.output_modes),
         "states": [

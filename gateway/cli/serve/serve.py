@@ -5,14 +5,17 @@ import errno
 import logging
 import shlex
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import structlog
+from msgspec.structs import replace
 
 from gateway.app.process import serve
 from gateway.cli.console.address import check_trust
@@ -45,15 +48,27 @@ def serve_agents(options: ServeOptions) -> None:
     """Raises: Stop."""
     bound_end()
     _check(options)
-    check_trust(ExitCode.CONFIG_INVALID)
-    source = _source(options)
-    try:
-        config = read_config(source.read, None, insecure=options.insecure)
-    except ConfigInvalid as error:
-        raise invalid(error.problems) from error
+    with _trust_checked():
+        source = _source(options)
+        try:
+            config = read_config(source.read, None, insecure=options.insecure)
+        except ConfigInvalid as error:
+            raise invalid(error.problems) from error
     if options.save is not None:
         _save(source, config, options.save, force=options.force)
     _run(source, config, options)
+
+
+@contextmanager
+def _trust_checked() -> Generator[None]:
+    """Checks whom the environment trusts while the block runs: OpenSSL reads the authorities of a system for 15 ms, without the
+    interpreter's lock. Raises: Stop, as `check_trust`, in place of what the block raises."""
+    with ThreadPoolExecutor(1, "authorities") as pool:
+        checked = pool.submit(check_trust, ExitCode.CONFIG_INVALID)
+        try:
+            yield
+        finally:
+            checked.result()
 
 
 def _check(options: ServeOptions) -> None:

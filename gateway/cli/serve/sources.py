@@ -6,8 +6,9 @@ Law: both go through the same loader, which reports the same mistake in the same
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from gateway.cli.console.output import ExitCode, Stop, reason_of, visible
 from gateway.cli.serve.targets import configuration, read_targets
@@ -53,7 +54,7 @@ def _text(file: Path) -> str:
 def compose(targets: Sequence[str], flags: Mapping[str, object], folder: Path) -> str:
     """The text of the file, in this folder, that serves these targets. `flags` are settings by dotted path. Raises: Stop."""
     server = {name.removeprefix("server."): value for name, value in flags.items() if name.startswith("server.")}
-    agents = read_targets(targets, os.environ, Path.cwd(), folder, Registry().adapters())
+    agents = read_targets(targets, os.environ, Path.cwd(), folder, Registry().shorthands())
     return configuration(agents, server)
 
 

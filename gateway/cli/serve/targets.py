@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from gateway.cli.console.output import PROGRAM, ExitCode, Stop
 from gateway.config.dump import escape_references, inline
-from gateway.config.plugins import InstalledAdapter
+from gateway.config.plugins import InstalledShorthand
 from gateway.config.problems import display
 from gateway.config.settings import NAME
 from gateway.foundation.text import did_you_mean
@@ -24,15 +24,15 @@ Agents: TypeAlias = Mapping[str, Mapping[str, TargetSetting]]
 """For the name of each agent, its keys, `type` included."""
 
 
-def target_lines(adapters: Iterable[InstalledAdapter]) -> list[str]:
+def target_lines(installed: Iterable[InstalledShorthand]) -> list[str]:
     """For each form of a target what it serves, in columns."""
-    forms = [*sorted(_forms(adapters), key=lambda form: form.text), _OWN_NAME]
+    forms = [*sorted(_forms(installed), key=lambda form: form.text), _OWN_NAME]
     column = max(len(form.text) for form in forms) + 3
     return [f"{form.text:{column}}{form.help}" for form in forms]
 
 
 def read_targets(
-    words: Sequence[str], env: Mapping[str, str], here: Path, folder: Path, adapters: Sequence[InstalledAdapter]
+    words: Sequence[str], env: Mapping[str, str], here: Path, folder: Path, installed: Sequence[InstalledShorthand]
 ) -> Agents:
     """The agents by their names. `here` is the folder of the command, `folder` that of the configuration.
 
@@ -44,7 +44,7 @@ def read_targets(
         name, unnamed = (before, after) if equals and ":" not in before else (None, text)
         kind, _, rest = unnamed.partition(":")
         target = Target(text, kind, rest, name, env, here, folder)
-        kept, agent = _meaning(target, unnamed, adapters)
+        kept, agent = _meaning(target, unnamed, installed)
         called = _name(target, agent.name)
         if called in agents:
             remedy = f"name one of them: another-name={unnamed}"
@@ -83,17 +83,16 @@ def _literal(value: TargetSetting) -> object:
             return value
 
 
-def _forms(adapters: Iterable[InstalledAdapter]) -> list[TargetForm]:
-    factories = [adapter.factory for adapter in adapters if adapter.factory is not None]
-    return [form for factory in factories if factory.shorthand is not None for form in factory.shorthand.forms]
+def _forms(installed: Iterable[InstalledShorthand]) -> list[TargetForm]:
+    return [form for each in installed if each.shorthand is not None for form in each.shorthand.forms]
 
 
-def _meaning(target: Target, unnamed: str, adapters: Sequence[InstalledAdapter]) -> tuple[str, TargetAgent]:
+def _meaning(target: Target, unnamed: str, installed: Sequence[InstalledShorthand]) -> tuple[str, TargetAgent]:
     """The type of the agent, and the agent. Raises: Stop."""
-    found: list[tuple[InstalledAdapter, TargetAgent]] = []
+    found: list[tuple[InstalledShorthand, TargetAgent]] = []
     problem: TargetProblem | None = None
-    for adapter in adapters:
-        shorthand = adapter.factory.shorthand if adapter.factory is not None else None
+    for each in installed:
+        shorthand = each.shorthand
         if shorthand is None or all(form.kind != target.kind for form in shorthand.forms):
             continue
         try:
@@ -103,14 +102,14 @@ def _meaning(target: Target, unnamed: str, adapters: Sequence[InstalledAdapter])
         except ValueError as error:  # of `urlsplit`
             problem = problem or TargetProblem(f"cannot be read: {error}")
         else:
-            found += [] if agent is None else [(adapter, agent)]
+            found += [] if agent is None else [(each, agent)]
     match found:
-        case [(adapter, agent)]:
-            return adapter.type, agent
+        case [(each, agent)]:
+            return each.type, agent
         case []:
-            raise _unknown(target, unnamed, adapters) if problem is None else _refused(target, problem) from problem
+            raise _unknown(target, unnamed, installed) if problem is None else _refused(target, problem) from problem
         case several:
-            claims = " and ".join(f"{adapter.type!r} of {adapter.package}" for adapter, _ in several)
+            claims = " and ".join(f"{each.type!r} of {each.package}" for each, _ in several)
             text = f"is a target of several adapters, {claims}; keep one of them, or write a file: {PROGRAM} init"
             raise _refused(target, TargetProblem(text))
 
@@ -129,10 +128,10 @@ def _name(target: Target, default: str) -> str:
     return name
 
 
-def _unknown(target: Target, unnamed: str, adapters: Sequence[InstalledAdapter]) -> Stop:
+def _unknown(target: Target, unnamed: str, installed: Sequence[InstalledShorthand]) -> Stop:
     if unnamed.endswith((".yaml", ".yml")):
         return _refused(target, TargetProblem(f"is no target; to serve a file, write: serve -c {shlex.quote(unnamed)}"))
-    forms = _forms(adapters)
+    forms = _forms(installed)
     meant = [f"{form.kind}:{unnamed}" for form in forms if form.resembles(unnamed)]
     close = did_you_mean(target.kind, (form.kind for form in forms)) if unnamed != target.kind else None
     if not meant and close not in (None, target.kind):
@@ -141,9 +140,10 @@ def _unknown(target: Target, unnamed: str, adapters: Sequence[InstalledAdapter])
         remedy = f"did you mean {' or '.join(repr(target.spelt(each)) for each in meant)}?"
     else:
         remedy = f"write one of {', '.join(sorted(form.text for form in forms))}"
-        unusable = [repr(adapter.type) for adapter in adapters if adapter.factory is None]
-        if unusable:
-            remedy += f"; {', '.join(unusable)} cannot be used, and {PROGRAM} backends says why"
+        unusable = [
+            f"those of {each.type!r} cannot be used: {each.problem}" for each in installed if not each.shorthand
+        ]
+        remedy = "; ".join((remedy, *unusable))
     return _refused(target, TargetProblem(f"is no target; {remedy}"))
 
 

@@ -6,7 +6,6 @@ function_response parts or as ag2 sends them. Source: docs/state-model.md, scena
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -225,8 +224,7 @@ def _reason(field: str, value: Json) -> str | None:
     return value or None
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(msgspec.Struct, frozen=True):
     """The new answers, by the id of the call."""
 
     decisions: dict[str, Decision]

@@ -5,9 +5,11 @@ never about fewer. Source: docs/adr/0025.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from gateway.a2a.model import Json
 from gateway.core.tools import spellings
@@ -21,8 +23,7 @@ _UNTOLD = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternPrope
 _MISSING = object()
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRule:
+class ApprovalRule(msgspec.Struct, frozen=True):
     """A rule that says which calls need an approval. `tool` is a pattern for `source.tool`. `arguments` are pairs
     (path, pattern) of values that all have to match too.
 

@@ -2,7 +2,6 @@
 refers to is ever fetched, and a check ends within its steps."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
@@ -43,8 +42,7 @@ class SchemaRefused(Exception):
     """No value can be checked with this schema; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checker:
+class Checker(msgspec.Struct, frozen=True):
     """The check of values by one schema. `unchecked` are the regular expressions of the schema that RE2 cannot express: what
     they demand is not checked."""
 

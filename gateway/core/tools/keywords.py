@@ -11,10 +11,10 @@ no value: neither by itself, nor by a match of `not` or a second match of `oneOf
 import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import msgspec
 from jsonschema import validators
 from jsonschema.exceptions import ValidationError
 from referencing.jsonschema import lookup_recursive_ref
@@ -62,8 +62,7 @@ class SchemaFacts:
         return found
 
 
-@dataclass(slots=True)
-class Check:
+class Check(msgspec.Struct):
     """One check of one value. `unsure` counts the searches for expressions that RE2 cannot express."""
 
     known: SchemaFacts

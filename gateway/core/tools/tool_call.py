@@ -64,8 +64,7 @@ Gate = Callable[[str, dict[str, Json]], bool]
 """Whether a call of the tool with this identity and these arguments needs an approval."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(msgspec.Struct, frozen=True):
     """The end of a tool call. `status` is one of `PHASES`, `output` goes to the model.
 
     `under_masks` takes the place of `output` for callers with masks, where it differs: the whole of a result that was cut
@@ -105,8 +104,7 @@ class ToolPolicy(msgspec.Struct, frozen=True):
         return self.offered[name].server if name in self.offered else None
 
 
-@dataclass(frozen=True, slots=True)
-class ConsentLink:
+class ConsentLink(msgspec.Struct, frozen=True):
     """A page on which the user gives a consent. `id` is the gateway's id of the link. `server` names the party that
     needs the consent, for example `mcp:mail`; `text` is the reason that this party gives. `call` is the tool call of
     the gateway that waits for the consent, if there is one."""

@@ -2,9 +2,10 @@
 once, and any other order breaks the contract."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from gateway.a2a import tool_calls
 from gateway.a2a.model import Json

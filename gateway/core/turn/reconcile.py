@@ -4,10 +4,9 @@ failed explicitly, and the backend is never sent what it holds.
 Source: docs/state-model.md, section 8 (step 2) and scenario 51.
 """
 
-import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -61,8 +60,7 @@ def must_reconcile(
     return isinstance(adapter, CanFetch) and meaning is not None and meaning.processed is Processed.MAYBE
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownOutcome:
+class UnknownOutcome(msgspec.Struct, frozen=True):
     """A service call of a thread whose end the gateway did not receive. `view` holds the items that the call
     carried. `seal` makes the record of a secret that its end brings."""
 
@@ -81,7 +79,7 @@ def names(unknown: UnknownOutcome) -> Ongoing | None:
 
 def named(unknown: UnknownOutcome, found: Ongoing) -> UnknownOutcome:
     """The call with the names by which the backend was found to have it."""
-    return dataclasses.replace(unknown, call=replace(unknown.call, pending=found.handle, run=found.run))
+    return replace(unknown, call=replace(unknown.call, pending=found.handle, run=found.run))
 
 
 def from_run(unknown: UnknownOutcome, events: tuple[AdapterEvent, ...], clock: Clock) -> tuple[CommitPoint, ...]:

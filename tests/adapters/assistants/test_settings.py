@@ -8,6 +8,7 @@ from pydantic import SecretStr, ValidationError
 
 from adapters.assistants.adapter import assistants, foundry_classic
 from adapters.assistants.settings import AssistantsSettings, FoundryClassicSettings
+from adapters.assistants.targets import ASSISTANTS, FOUNDRY_CLASSIC
 from gateway.ports.adapter import AnyAdapterFactory
 from gateway.ports.targets import EnvironmentValue, Target, TargetAgent, TargetProblem
 from tests.adapters.emulator_support import KEY
@@ -15,6 +16,7 @@ from tests.adapters.emulator_support import KEY
 AZURE = "https://name.openai.azure.com/openai"
 PROJECT = "https://name.services.ai.azure.com/api/projects/p"
 FACTORIES: dict[str, AnyAdapterFactory] = {"assistants": assistants, "foundry-classic": foundry_classic}
+SHORTHANDS = {"assistants": ASSISTANTS, "foundry-classic": FOUNDRY_CLASSIC}
 
 
 @pytest.mark.parametrize(
@@ -62,9 +64,7 @@ def test_no_error_quotes_a_secret(auth: dict[str, str]) -> None:
 
 def read(text: str, **env: str) -> TargetAgent:
     kind, _, rest = text.partition(":")
-    shorthand = FACTORIES[kind].shorthand
-    assert shorthand is not None
-    agent = shorthand.read(Target(text, kind, rest, None, env, Path("/"), Path("/")))
+    agent = SHORTHANDS[kind].read(Target(text, kind, rest, None, env, Path("/"), Path("/")))
     assert agent is not None
     return agent
 

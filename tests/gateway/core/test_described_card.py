@@ -1,9 +1,9 @@
 """What of a backend's description a card says."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.a2a.model import AgentCard, AgentSkill
 from gateway.config.agents import CardConfig, SkillConfig
@@ -79,7 +79,7 @@ def card(config: CardConfig, described: Description | None) -> AgentCard:
 
 
 def said(card: AgentCard) -> Description:
-    names = Description.__dataclass_fields__
+    names = Description.__struct_fields__
     renamed = {"input_modes": "default_input_modes", "output_modes": "default_output_modes"}
     return Description(**{name: getattr(card, renamed.get(name, name)) for name in names})
 

@@ -387,7 +387,7 @@ async def test_leases_whose_renewal_took_long_are_renewed_again_before_anything_
     assert "cancel_requests" not in reads
 
 
-class Noting(LeaseTimes):
+class Noting(LeaseTimes, frozen=True):
     """What the upkeep says of how long a renewal took."""
 
     tooks: ClassVar[list[float]] = []

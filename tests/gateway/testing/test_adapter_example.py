@@ -16,7 +16,7 @@ EXAMPLE = ROOT / "examples" / "echo_adapter"
 PAGE = ROOT / "docs" / "adapters.md"
 
 
-@pytest.mark.parametrize("name", ["pyproject.toml", "echo_adapter.py", "test_echo_adapter.py"])
+@pytest.mark.parametrize("name", ["pyproject.toml", "echo_adapter.py", "echo_targets.py", "test_echo_adapter.py"])
 def test_the_page_shows_each_file_of_the_example_as_it_is(name: str) -> None:
     language = "toml" if name.endswith(".toml") else "python"
     assert f"```{language}\n{(EXAMPLE / name).read_text()}```\n" in PAGE.read_text()

@@ -9,11 +9,11 @@ Source: A2A 0.3.0, sections 3.5.6 and 7, and its `specification/grpc/a2a.proto`.
 import binascii
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from gateway.a2a import model
 from gateway.a2a.errors import MethodNotFound, echo

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from adapters.openai.foundry.adapter import factory
+from adapters.openai.foundry.targets import SHORTHAND
 from gateway.ports.targets import EnvironmentValue, Target, TargetProblem
 
 _PROJECT = "https://name.services.ai.azure.com/api/projects/p"
@@ -34,9 +35,8 @@ def test_what_cannot_be_meant_is_refused(values: dict[str, Any], words: str) -> 
 
 
 def read(text: str, **env: str) -> Any:
-    assert factory.shorthand is not None
     kind, _, rest = text.partition(":")
-    return factory.shorthand.read(Target(text, kind, rest, None, env, Path("/"), Path("/")))
+    return SHORTHAND.read(Target(text, kind, rest, None, env, Path("/"), Path("/")))
 
 
 _APPLICATION = {"AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c", "AZURE_CLIENT_SECRET": "s"}

@@ -60,7 +60,8 @@ def test_no_service_is_asked(call: Call, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def described(kind: str) -> dict[str, object]:
     [adapter] = [each for each in Registry().adapters() if each.type == kind]
-    found: dict[str, object] = describe(adapter)
+    [targets] = [each.shorthand for each in Registry().shorthands() if each.type == kind]
+    found: dict[str, object] = describe(adapter, targets)
     return found
 
 
@@ -130,7 +131,7 @@ def test_people_get_a_paragraph_for_each_type(call: Call) -> None:
 
 @pytest.mark.parametrize("adapter", Registry().adapters(), ids=lambda adapter: adapter.type)
 def test_every_type_of_this_package_says_what_it_is_and_how_it_keeps_conversations(adapter: object) -> None:
-    told = describe(adapter)  # type: ignore[arg-type]  # pytest gives the parameter
+    told = describe(adapter, None)  # type: ignore[arg-type]  # pytest gives the parameter
     assert told["summary"]
     assert "\n" not in told["summary"]
     assert told["states"]
@@ -138,13 +139,16 @@ def test_every_type_of_this_package_says_what_it_is_and_how_it_keeps_conversatio
 
 # --- the adapter of the example ---------------------------------------------------------------------------------------
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "echo_adapter" / "echo_adapter.py"
+EXAMPLE = Path(__file__).parents[4] / "examples" / "echo_adapter"
 
 
 @pytest.fixture
 def echo(tmp_path: Path) -> Path:
     """A folder in which the adapter of the example is installed."""
-    install(tmp_path, {"a2a-gateway-echo": {"echo": "echo_adapter:factory"}}, {"echo_adapter": EXAMPLE.read_text()})
+    modules = {name: (EXAMPLE / f"{name}.py").read_text() for name in ("echo_adapter", "echo_targets")}
+    install(
+        tmp_path, {"a2a-gateway-echo": {"echo": "echo_adapter:factory"}}, modules, {"echo": "echo_targets:SHORTHAND"}
+    )
     return tmp_path
 
 

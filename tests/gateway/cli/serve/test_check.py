@@ -103,6 +103,18 @@ def test_a_variable_that_names_no_authorities_is_a_problem(
         assert (ended.code, ended.out, ended.err) == (78, "", expected)
 
 
+def test_authorities_that_are_not_there_are_told_before_what_is_wrong_with_the_file(
+    file: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text("version: 2\n")
+    monkeypatch.setenv("SSL_CERT_FILE", "none.pem")
+    ended = call("serve", "-c", str(file))
+    assert (ended.code, ended.err) == (
+        78,
+        "SSL_CERT_FILE: the file none.pem cannot be read: no such file or directory\n",
+    )
+
+
 AGENT = "  a: {type: openai-chat, model: m}\n"
 TYPES = ", ".join(Registry().known("agents"))
 WRONG = {

@@ -8,28 +8,22 @@ import pytest
 
 from gateway.cli.console.output import ExitCode, Stop
 from gateway.cli.serve.targets import Agents, configuration, read_targets, target_lines
-from gateway.config.plugins import InstalledAdapter, Registry
-from gateway.ports.adapter import AdapterFactory
+from gateway.config.plugins import InstalledShorthand, Registry
 from gateway.ports.targets import EnvironmentValue, Shorthand, Target, TargetAgent, TargetForm, TargetProblem
 
 FOLDER = Path("/srv/gateway")
 KEY = {"OPENAI_API_KEY": "sk-secret"}
-INSTALLED = Registry().adapters()
-FORMS = sorted(
-    form.text
-    for adapter in INSTALLED
-    if adapter.factory is not None and adapter.factory.shorthand is not None
-    for form in adapter.factory.shorthand.forms
-)
+INSTALLED = Registry().shorthands()
+FORMS = sorted(form.text for each in INSTALLED if each.shorthand is not None for form in each.shorthand.forms)
 
 
 def read(
     *words: str,
     env: dict[str, str] | None = None,
     folder: Path = FOLDER,
-    adapters: Sequence[InstalledAdapter] = INSTALLED,
+    installed: Sequence[InstalledShorthand] = INSTALLED,
 ) -> Agents:
-    return read_targets(words, KEY if env is None else env, Path.cwd(), folder, adapters)
+    return read_targets(words, KEY if env is None else env, Path.cwd(), folder, installed)
 
 
 def agent(name: str, kind: str, settings: dict[str, Any]) -> Agents:
@@ -157,9 +151,8 @@ def test_a_missing_openai_key_is_reported(env: dict[str, str]) -> None:
 # --- adapters of others -----------------------------------------------------------------------------------------------
 
 
-def installed(name: str, *forms: TargetForm, read: Callable[[Target], TargetAgent | None]) -> InstalledAdapter:
-    factory = AdapterFactory(dict, lambda _: None, "", (), Shorthand(forms, read))  # type: ignore[arg-type,return-value]  # never built
-    return InstalledAdapter(name, f"{name}-package 1.2", factory)
+def shorthand(name: str, *forms: TargetForm, read: Callable[[Target], TargetAgent | None]) -> InstalledShorthand:
+    return InstalledShorthand(name, f"{name}-package 1.2", Shorthand(forms, read))
 
 
 def by_url(target: Target) -> TargetAgent:
@@ -172,9 +165,9 @@ FAR = TargetForm("far:URL", "a service far away", lambda text: text.startswith("
 
 
 def test_a_target_that_two_adapters_claim_is_refused_and_both_are_named() -> None:
-    twins = [installed("one", FAR, read=by_url), installed("two", FAR, read=by_url)]
+    twins = [shorthand("one", FAR, read=by_url), shorthand("two", FAR, read=by_url)]
     with pytest.raises(Stop) as stopped:
-        read("far:http://h", adapters=twins)
+        read("far:http://h", installed=twins)
     assert (stopped.value.code, stopped.value.text) == (
         ExitCode.USAGE,
         (
@@ -188,34 +181,34 @@ def test_an_adapter_may_leave_a_target_of_its_kind_to_another() -> None:
     def only_local(target: Target) -> TargetAgent | None:
         return TargetAgent("near", {}) if target.rest == "here" else None
 
-    several = [installed("one", FAR, read=only_local), installed("two", FAR, read=by_url)]
-    assert read("far:there", adapters=several) == agent("far", "two", {"url": "there"})
-    assert read("x=far:there", adapters=several) == agent("x", "two", {"url": "there"})
+    several = [shorthand("one", FAR, read=only_local), shorthand("two", FAR, read=by_url)]
+    assert read("far:there", installed=several) == agent("far", "two", {"url": "there"})
+    assert read("x=far:there", installed=several) == agent("x", "two", {"url": "there"})
     with pytest.raises(Stop, match="'far:there' is no target; write one of far:URL"):
-        read("far:there", adapters=several[:1])
+        read("far:there", installed=several[:1])
 
 
 def test_a_target_that_only_one_of_two_adapters_understands_is_its_own() -> None:
     def refuses(_: Target) -> TargetAgent:
         raise TargetProblem("is nothing for it")
 
-    several = [installed("one", FAR, read=refuses), installed("two", FAR, read=by_url)]
-    assert read("far:there", adapters=several) == agent("far", "two", {"url": "there"})
+    several = [shorthand("one", FAR, read=refuses), shorthand("two", FAR, read=by_url)]
+    assert read("far:there", installed=several) == agent("far", "two", {"url": "there"})
 
 
 def test_a_text_without_a_kind_is_shown_as_every_target_that_it_may_be() -> None:
     with pytest.raises(Stop) as stopped:
-        read("a=http://h", adapters=[*INSTALLED, installed("one", FAR, read=by_url)])
+        read("a=http://h", installed=[*INSTALLED, shorthand("one", FAR, read=by_url)])
     assert "'a=far:http://h'" in stopped.value.text
     assert "'a=chat:http://h'" in stopped.value.text
 
 
 def test_an_adapter_that_cannot_be_used_may_be_the_one_that_knows_the_target() -> None:
-    broken = InstalledAdapter("broken", "broken-package 1.2", None, "no GPU")
+    broken = InstalledShorthand("broken", "broken-package 1.2", None, "no GPU")
     with pytest.raises(Stop) as stopped:
-        read("near:x", adapters=[broken, installed("one", FAR, read=by_url)])
+        read("near:x", installed=[broken, shorthand("one", FAR, read=by_url)])
     assert stopped.value.text == (
-        "serve: 'near:x' is no target; write one of far:URL; 'broken' cannot be used, and a2a-gateway backends says why"
+        "serve: 'near:x' is no target; write one of far:URL; those of 'broken' cannot be used: no GPU"
     )
 
 
@@ -224,13 +217,13 @@ def test_nested_settings_are_written_as_literals_and_references() -> None:
         key = EnvironmentValue("FAR_KEY")
         return TargetAgent("far", {"auth": {"key": key, "scopes": ["a", "${b}"]}, "port": 80, "tls": True})
 
-    targets = read("far:x", adapters=[installed("one", FAR, read=nested)])
+    targets = read("far:x", installed=[shorthand("one", FAR, read=nested)])
     assert configuration(targets, {}).partition("type: one\n")[2] == (
         '    auth: {"key": "${FAR_KEY}", "scopes": ["a", "$${b}"]}\n    port: 80\n    tls: true\n'
     )
 
 
 def test_the_help_has_a_line_for_every_form() -> None:
-    lines = target_lines([*INSTALLED, installed("one", FAR, read=by_url)])
+    lines = target_lines([*INSTALLED, shorthand("one", FAR, read=by_url)])
     assert [line.split()[0] for line in lines] == [*sorted([*FORMS, "far:URL"]), "name=TARGET"]
     assert "a service far away" in "\n".join(lines)

@@ -1,0 +1,28 @@
+"""The process that serves a gateway."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+_SERVED = """
+import asyncio, gc, os, signal, sys
+from pathlib import Path
+from gateway.app.process import serve
+from gateway.config.loader import load
+from gateway.config.plugins import Registry
+
+def ready(_):
+    print(gc.isenabled())
+    os.kill(os.getpid(), signal.SIGTERM)
+
+text = "version: 1\\nserver: {port: 0}\\nagents: {a: {type: openai-chat, model: m}}"
+config = load(text, source="-", env={}, plugins=Registry(), base_dir=Path(sys.argv[1]))
+gc.disable()
+asyncio.run(serve(config, ready))
+"""
+
+
+def test_a_gateway_that_serves_collects_garbage_whatever_its_start_has_set(tmp_path: Path) -> None:
+    served = [sys.executable, "-c", _SERVED, str(tmp_path)]
+    done = subprocess.run(served, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "True" in done.stdout.splitlines()) == (0, True), done.stderr

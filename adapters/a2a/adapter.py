@@ -73,6 +73,7 @@ class A2AAdapter:
         with nothing_sent():
             before = await self._latest(agent, request.handle, thread, waiting)
         gone_on = waiting is not None and before is not None and before.status.state not in INTERRUPTED
+        replies = False
         if (
             waiting is not None
             and before is not None
@@ -83,10 +84,10 @@ class A2AAdapter:
             # It went on behind the consent: what it has to say since is the answer.
             incoming = agent.listen(before.id)
         else:
-            waiting = None if gone_on else waiting
+            waiting, replies = None if gone_on else waiting, agent.endpoint.streaming
             message = self._message(request, thread, waiting)
             incoming = agent.say(message, request.accepted_output_modes, handle=request.handle)
-        async with aclosing(self._events(agent, request, thread, waiting, incoming)) as events:
+        async with aclosing(self._events(agent, request, thread, waiting, incoming, replies=replies)) as events:
             async for event in events:
                 yield event
 
@@ -131,15 +132,18 @@ class A2AAdapter:
             held = [lengths[each.message_id] for each in task.history or () if each.message_id in lengths]
             if held and task.id not in known:
                 whole = await agent.task(task.id)
-                events = None if whole is None else self._stored(agent, whole, request.handle)
+                waiting = thread.waiting if thread.waiting is not None and thread.waiting.task == task.id else None
+                events = None if whole is None else self._stored(agent, whole, request.handle, waiting)
                 if events is None:
                     raise self._failures.error(ErrorClass.LOCKED, "an earlier task is at work")
                 return Tail(max(held), events)
         return Tail(0)
 
-    def _stored(self, agent: Agent, task: Task, handle: str | None) -> tuple[AdapterEvent, ...] | None:
-        """The events of a task that nobody has listened to; None while it works."""
-        reader = AnswerReader(handle, task.id, langgraph=agent.endpoint.langgraph)
+    def _stored(
+        self, agent: Agent, task: Task, handle: str | None, waiting: Waiting | None = None
+    ) -> tuple[AdapterEvent, ...] | None:
+        """The events of a task that nobody has listened to, since it waited if it did; None while it works."""
+        reader = AnswerReader(handle, task.id, waiting, langgraph=agent.endpoint.langgraph)
         said = reader.receive(StreamResponse(task=task))
         if reader.last is None:
             return None
@@ -193,12 +197,19 @@ class A2AAdapter:
             raise self._failures.error(ErrorClass.NOT_SERVED, str(error)) from error
 
     async def _events(
-        self, agent: Agent, request: ServiceRequest, thread: ThreadState, waiting: Waiting | None, incoming: Events
+        self,
+        agent: Agent,
+        request: ServiceRequest,
+        thread: ThreadState,
+        waiting: Waiting | None,
+        incoming: Events,
+        *,
+        replies: bool = False,
     ) -> AsyncGenerator[AdapterEvent, None]:
-        """The events of a call, from what the agent sends. Raises: AdapterError."""
+        """The events of a call, from what the agent sends; `replies` as in AnswerReader. Raises: AdapterError."""
         direct = self._direct and waiting is None and _begins_task(request)
-        name = messages.message_id(request)
-        reader = AnswerReader(request.handle, name, waiting, agent.endpoint.langgraph, direct)
+        name, langgraph = messages.message_id(request), agent.endpoint.langgraph
+        reader = AnswerReader(request.handle, name, waiting, langgraph, direct, request.answer, request.shown, replies)
         async with aclosing(incoming) as batches:
             async for batch in batches:
                 for found in batch:
@@ -208,7 +219,7 @@ class A2AAdapter:
                         break
                 if reader.last is not None:
                     break
-        last = reader.last
+        last = reader.last or reader.doubtful
         if last is None:
             raise self._failures.error(ErrorClass.INTERRUPTED, "the stream ended before its task")
         if last.state not in ending.SETTLED:

@@ -4,7 +4,8 @@ agent says with its last status is given out once."""
 from collections.abc import Iterator
 
 from adapters.a2a import consent, state
-from adapters.a2a.answer import AnswerReader, is_plain
+from adapters.a2a.answer import AnswerReader
+from adapters.a2a.artifacts import is_plain
 from adapters.a2a.state import Asked, ThreadState, Waiting
 from gateway.a2a.model import INTERRUPTED, Message, Part, TaskState, TaskStatus
 from gateway.ports.adapter import AdapterEvent, CallCompleted, DirectReply, Ending, PartReady, TextDelta
@@ -79,7 +80,7 @@ def _waiting(reader: AnswerReader, status: TaskStatus, ours: str, questions: tup
         ours=ours,
         since=state.mark(status),
         consent=status.state is TaskState.AUTH_REQUIRED,
-        artifacts=tuple(reader.artifacts)[-state.GIVEN :],
+        artifacts=reader.artifacts.left()[-state.GIVEN :],
         calls=tuple(reader.tools.told)[-state.GIVEN :],
         given=dict(list(reader.tools.given.items())[-state.GIVEN :]),
         asked=questions,

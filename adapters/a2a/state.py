@@ -10,7 +10,7 @@ from gateway.a2a.model import Json, TaskStatus
 
 _TASKS = 64
 GIVEN = 128
-"""The most ids of artifacts, and of tool calls."""
+"""The most artifacts, and tool calls, of a task that waits."""
 
 
 class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -22,16 +22,28 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
     server: str = ""
 
 
+class Left(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a turn has left of an artifact. `shown` is the id under which callers have it, where that is not the agent's `id`.
+    `digest` is that of its parts, and empty where they are not known; `parts` is their number, and `length` that of the text
+    with which they end, or -1 where they end with something else."""
+
+    id: str
+    shown: str = ""
+    digest: str = ""
+    parts: int = 0
+    length: int = -1
+
+
 class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     """A task of the agent that waits. `ours` is the gateway's task that shows it, `since` names the status with which it
-    waits. `artifacts` and tool calls (`calls`) were given out already, by their ids; `given` are the ids of those whose outcome
-    has not come, under which they were given out."""
+    waits. `artifacts` were given out already, and tool calls (`calls`), by their ids; `given` are the ids of those whose
+    outcome has not come, under which they were given out."""
 
     task: str
     ours: str
     since: str = ""
     consent: bool = False
-    artifacts: tuple[str, ...] = ()
+    artifacts: tuple[Left, ...] = ()
     calls: tuple[str, ...] = ()
     given: dict[str, str] = {}
     asked: tuple[Asked, ...] = ()

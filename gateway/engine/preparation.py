@@ -21,6 +21,7 @@ from gateway.a2a.model import TERMINAL
 from gateway.core import ownership
 from gateway.core.failures import retry_wait
 from gateway.core.history import project
+from gateway.core.task_record import answer_id
 from gateway.core.turn import reconcile
 from gateway.core.turn.reconcile import UnknownOutcome
 from gateway.engine.cancellation import cancel_at_backend
@@ -132,6 +133,7 @@ class CallPreparation(msgspec.Struct):
             owner=None if owned.owner is declared.owner else owned.owner,
             tools=() if last else tools.declarations(),
             secret=self.context.runtime.secrets.open(thread),
+            answer=answer_id(run.turn),
         )
 
     async def _commit(self, before: tuple[CommitPoint, ...]) -> None:

@@ -85,7 +85,7 @@ class ServiceCallLoop(msgspec.Struct):
                     raise AdapterError(ErrorClass.HANDLE_EXPIRED, "the handle was lost in an earlier turn")
                 with context.runtime.breakers.request(run.agent) as sent:
                     if again is not None and isinstance(adapter, CanResume):
-                        return await self._listen(adapter.resume(request, again), sent)
+                        return await self._listen(adapter.resume(self._goes_on(request), again), sent)
                     return await self._listen(adapter.call(request), sent)
             except FAULTS as error:
                 machine = context.machine
@@ -204,6 +204,10 @@ class ServiceCallLoop(msgspec.Struct):
                 await self.executor.note_names(found.handle if context.thread.handle is None else None, found.run)
                 return context.addressed
         return None
+
+    def _goes_on(self, request: ServiceRequest) -> ServiceRequest:
+        """The request with what its turn has shown so far."""
+        return replace(request, shown=frozenset(self.context.run.live.outputs[-1].artifacts) - {request.answer})
 
     async def _wait_to_listen(self, error: AdapterError) -> None:
         """Only the turn's time limit ends these tries: the backend may have to be started first."""

@@ -23,8 +23,10 @@ class ServiceRequest(msgspec.Struct, frozen=True):
     a chain and with owner GATEWAY. `state` is the adapter's own JSON from its last completed call, `secret` that which is
     sealed in the database; it is None again where it cannot be opened, and after an import. `so_far` is that of the call's
     last AnswerPaused, where its next request is made again: only what follows is given then. `context_id` is an opaque
-    label. `deadline` is a time of the monotonic clock, in seconds. `owner` is the owner of this conversation if it differs
-    from the adapter's `ownership`, which only happens to an adapter that declares `either`.
+    label. `answer` is the id under which callers get the artifact with the answer of this turn; `shown` are the ids of the
+    other artifacts that the turn has shown, in a request whose call is listened to again. `deadline` is a time of the
+    monotonic clock, in seconds. `owner` is the owner of this conversation if it differs from the adapter's `ownership`, which
+    only happens to an adapter that declares `either`.
     """
 
     handle: str | None
@@ -41,6 +43,8 @@ class ServiceRequest(msgspec.Struct, frozen=True):
     tools: tuple[ToolDeclaration, ...] = ()
     secret: Json = None
     so_far: Json = None
+    answer: str = ""
+    shown: frozenset[str] = frozenset()
 
 
 class CallStarted(msgspec.Struct, frozen=True):
@@ -81,8 +85,19 @@ class PartReady(msgspec.Struct, frozen=True):
     part: Part
 
 
+class AnswerReplaced(msgspec.Struct, frozen=True):
+    """What the call has said of its answer becomes these parts: texts, files, data. The next TextDelta continues the last of
+    them if it is a text. With `of_turn`, what earlier calls of the turn have said of the answer goes as well."""
+
+    parts: tuple[Part, ...]
+    of_turn: bool = False
+
+
 class ArtifactReady(msgspec.Struct, frozen=True):
-    """An artifact of its own, beside the answer. `append` and `last_chunk` as in TaskArtifactUpdateEvent."""
+    """An artifact of its own, beside the answer. `append` and `last_chunk` as in TaskArtifactUpdateEvent.
+
+    The answer of an earlier turn of the task is one too, by the `answer` of that turn's request.
+    """
 
     artifact: Artifact
     append: bool = False
@@ -244,6 +259,7 @@ AdapterEvent = (
     | MessageReady
     | ReasoningDelta
     | PartReady
+    | AnswerReplaced
     | ArtifactReady
     | StartedOver
     | AnswerPaused

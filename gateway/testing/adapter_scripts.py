@@ -123,8 +123,16 @@ def completed(events: Sequence[port.AdapterEvent]) -> port.CallCompleted:
 
 def text(events: Sequence[port.AdapterEvent]) -> str:
     """The text of the answer."""
-    parts = (event.part if isinstance(event, port.PartReady) else event for event in events)
-    return "".join(part.text or "" for part in parts if isinstance(part, port.TextDelta | Part))
+    said = ""
+    for event in events:
+        match event:
+            case port.TextDelta(text=words):
+                said += words
+            case port.PartReady(part=part):
+                said += part.text or ""
+            case port.AnswerReplaced(parts=parts):
+                said = "".join(part.text or "" for part in parts)
+    return said
 
 
 def of_type(events: Sequence[port.AdapterEvent], kind: type[T]) -> list[T]:

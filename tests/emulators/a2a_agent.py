@@ -289,6 +289,8 @@ class A2AAgent(Emulator):
             reply = {"messageId": "reply", "role": "ROLE_AGENT", "contextId": context, **first.body["message"]}
             return self._replied({"message": reply}, event, wrapped, stream=stream)
         run = known or Run(self._task(context, message))
+        if known is not None:
+            known.task["history"].append(self._stored(message, known.task["id"], context))
         self.runs[run.task["id"]] = run
         since, run.closed, run.speaks = len(run.frames), False, False
         begun: Json = {"task": json.loads(json.dumps(run.task))}
@@ -330,10 +332,14 @@ class A2AAgent(Emulator):
 
     def _task(self, context: str, message: Json) -> Json:
         name = f"task-{next(self._ids)}"
-        said = {**message, "taskId": name, "contextId": context}
-        if self.version != "1.0":
-            said = {"messageId": message["messageId"], "role": "ROLE_USER", "parts": [{"text": ""}]}
+        said = self._stored(message, name, context)
         return {"id": name, "contextId": context, "status": {"state": "TASK_STATE_SUBMITTED"}, "history": [said]}
+
+    def _stored(self, message: Json, task: str, context: str) -> Json:
+        """The message as a task of 1.0 has it."""
+        if self.version != "1.0":
+            return {"messageId": message["messageId"], "role": "ROLE_USER", "parts": [{"text": ""}]}
+        return {**message, "taskId": task, "contextId": context}
 
     # --- the work of a task
 

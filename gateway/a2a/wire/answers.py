@@ -198,7 +198,7 @@ def checked(found: StreamResponse) -> StreamResponse:
 
 
 def _has_content(found: StreamResponse) -> bool:
-    """Whether it is one of the four, with one content in each of its parts."""
+    """Whether it is one of the four, with one content in each of its parts, as the model has it."""
     if found.artifact_update is not None:
         return _all_one(found.artifact_update.artifact.parts)
     if found.status_update is not None:
@@ -218,10 +218,18 @@ def _says_one(message: model.Message | None) -> bool:
 
 def _all_one(parts: tuple[model.Part, ...]) -> bool:
     for part in parts:
-        given = (part.text is not None) + (part.raw is not None) + (part.url is not None) + (part.data is not UNSET)
-        if given != 1:
+        given = (part.text is not None) + (part.raw is not None) + bool(part.url) + (part.data is not UNSET)
+        if given != 1 or not (part.raw is None or _is_base64(part.raw)):
             return False
     return True
+
+
+def _is_base64(raw: str) -> bool:
+    """Whether it is base64 as the model has it. Any other form is read in the spelling of any version, or refused there."""
+    try:
+        return base64(raw) == raw
+    except Misfit:
+        return False
 
 
 # --- in the spelling of any version

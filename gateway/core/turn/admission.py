@@ -13,6 +13,7 @@ from gateway.ports.conversation import ReasoningItem
 _WITH_VALUES = frozenset(
     {
         adapter.PartReady,
+        adapter.AnswerReplaced,
         adapter.ArtifactReady,
         adapter.ToolResultReady,
         adapter.ItemReady,
@@ -36,6 +37,8 @@ def admitted(event: AdapterEvent) -> AdapterEvent:
             return msgspec.structs.replace(event, output=admitted_output(output))
         case adapter.PartReady(part=part):
             _check_parts((part,))
+        case adapter.AnswerReplaced(parts=parts):
+            _check_parts(parts)
         case adapter.ArtifactReady(artifact=artifact):
             _check_parts(artifact.parts)
             _check(artifact.metadata, "the metadata of an artifact")

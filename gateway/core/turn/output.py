@@ -49,6 +49,12 @@ class OutputBuilder:
     _reasoning: list[str] = field(default_factory=list)
     _told: list[Part] = field(default_factory=list)
     """The parts of the answer that were shown, in all calls of the turn, without the text that still grows."""
+    _before: int = 0
+    """How many of `_told` earlier calls have told."""
+    _beside: dict[int, tuple[str, Part]] = field(default_factory=dict)
+    """The parts of the call that belong to other artifacts, by identity, each with the id of its artifact."""
+    _continuing: set[int] = field(default_factory=set)
+    """The texts among them that continue the part before."""
     _messages: dict[str, _Place] = field(default_factory=dict)
 
     def begin_event(self) -> list[Command]:
@@ -65,6 +71,8 @@ class OutputBuilder:
                 self.add_reasoning(text)
             case adapter.PartReady(part=part):
                 self.add_part(part)
+            case adapter.AnswerReplaced(parts=parts, of_turn=of_turn):
+                self.replace_answer(parts, of_turn=of_turn)
             case adapter.ArtifactReady():
                 self.add_artifact(event)
             case adapter.Progress(text=text):
@@ -77,13 +85,14 @@ class OutputBuilder:
 
     def begin_call(self) -> None:
         """The next service call of the turn begins."""
-        self.items, self._messages = [], {}
+        self.items, self._messages, self._beside, self._continuing = [], {}, {}, set()
+        self._before = len(self._told)
 
     def restart(self, answer: str, told: Sequence[Part]) -> None:
         """A service call begins, or repeats its output, with its answer in this artifact. `told`: the parts that the artifact
         had when the call began."""
-        self.begin_call()
         self.answer, self._told = answer, list(told)
+        self.begin_call()
         self._text, self._parts, self._reasoning = [], [], []
 
     def add_text(self, text: str) -> None:
@@ -115,9 +124,34 @@ class OutputBuilder:
         self._parts.append(part)
         self._told.append(part)
 
+    def replace_answer(self, parts: Sequence[Part], *, of_turn: bool) -> None:
+        """What was said of the answer, in this call or in the whole turn, becomes these parts; a text at their end grows on."""
+        self._end_text()
+        self._withdraw("")
+        self._messages.clear()
+        self._before = 0 if of_turn else self._before
+        del self._told[self._before :]
+        for part in parts:
+            self._flush_text()
+            if not is_plain(part):
+                self._parts.append(part)
+                self._told.append(part)
+            elif part.text:
+                self._keep_apart(part.text)
+                self._text.append(part.text)
+        self.answer = self.answer or answer_id(self.turn)
+        self._publish_whole()
+
     def add_artifact(self, event: adapter.ArtifactReady) -> None:
         self._end_text()
-        self._parts.extend(event.artifact.parts)
+        # Copies, because an adapter may give one value twice.
+        name, parts = event.artifact.artifact_id, list(map(replace, event.artifact.parts))
+        if not event.append:
+            self._withdraw(name)
+        elif parts and is_plain(parts[0]) and self._ends_with_text_of(name):
+            self._continuing.add(id(parts[0]))
+        self._parts.extend(parts)
+        self._beside.update((id(part), (name, part)) for part in parts)
         update = TaskArtifactUpdateEvent(task_id=self.task_id, context_id=self.context_id, **asdict(event))
         self.out.append(Publish(update))
 
@@ -200,14 +234,18 @@ class OutputBuilder:
 
     def _begin(self, part: Part) -> None:
         """Shows the beginning of a part. A text behind a text is kept apart also where a reader joins the two."""
-        last = self._told[-1] if self._told else None
-        if last is None or part.text is None or not is_plain(last):
-            self._begin_answer((part,))
-            return
-        between = gap(last.text or "", part.text)
-        self._told[-1] = Part(text=f"{last.text}{between}")
+        between = None if part.text is None else self._keep_apart(part.text)
         # What comes first in an update continues the last text of the artifact, so it may be empty.
-        self._begin_answer((Part(text=between), part))
+        self._begin_answer((part,) if between is None else (Part(text=between), part))
+
+    def _keep_apart(self, text: str) -> str | None:
+        """What comes between the text before and this one, and now belongs to the text before; None where there is none."""
+        last = self._told[-1] if self._told else None
+        if last is None or not is_plain(last):
+            return None
+        between = gap(last.text or "", text)
+        self._told[-1] = Part(text=f"{last.text}{between}")
+        return between
 
     def _begin_answer(self, parts: tuple[Part, ...]) -> None:
         append = bool(self.answer)
@@ -224,6 +262,32 @@ class OutputBuilder:
     def _publish_whole(self) -> None:
         growing = (Part(text="".join(self._text)),) if self._text else ()
         self._publish_answer((*self._told, *growing), append=False)
+
+    def _owner(self, part: Part) -> str:
+        """The id of the artifact beside the answer that the part belongs to; empty for a part of the answer."""
+        name, _ = self._beside.get(id(part), ("", part))
+        return name
+
+    def _ends_with_text_of(self, artifact: str) -> bool:
+        return bool(self._parts) and self._owner(self._parts[-1]) == artifact and is_plain(self._parts[-1])
+
+    def _withdraw(self, owner: str) -> None:
+        """Takes the parts of one artifact out of the items of the call: they are void."""
+        if owner and all(name != owner for name, _ in self._beside.values()):
+            return
+        self._parts = [part for part in self._parts if self._owner(part) != owner]
+        places, self._messages = {place.item: (key, place) for key, place in self._messages.items()}, {}
+        items, self.items = self.items, []
+        for index, new in enumerate(items):
+            said = new.item
+            if isinstance(said, AssistantItem):
+                said = AssistantItem(tuple(part for part in said.parts if self._owner(part) != owner))
+                if not said.parts:
+                    continue
+                if index in places:
+                    key, place = places[index]
+                    self._messages[key] = place._replace(item=len(self.items), said=said)
+            self.items.append(replace(new, item=said))
 
     def _complete_text(self, text: str) -> None:
         """The text of the message that grows is this one."""
@@ -269,8 +333,25 @@ class OutputBuilder:
     def _flush_parts(self) -> None:
         self._flush_text()
         if self._parts:
-            self.items.append(NewItem(AssistantItem(tuple(self._parts))))
+            self.items.append(NewItem(AssistantItem(self._whole_parts())))
             self._parts.clear()
+
+    def _whole_parts(self) -> tuple[Part, ...]:
+        """The pending parts, with the pieces of a text of an artifact as one."""
+        found: list[list[Part]] = []
+        for part in self._parts:
+            if id(part) in self._continuing:
+                found[-1].append(part)
+            else:
+                found.append([part])
+        return tuple(map(self._whole_part, found))
+
+    def _whole_part(self, pieces: Sequence[Part]) -> Part:
+        if len(pieces) == 1:
+            return pieces[0]
+        whole = Part(text="".join(piece.text or "" for piece in pieces))
+        self._beside[id(whole)] = self._owner(pieces[0]), whole
+        return whole
 
 
 def _ends_with(said: tuple[Part, ...], parts: tuple[Part, ...]) -> bool:

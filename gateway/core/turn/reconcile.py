@@ -30,6 +30,7 @@ from gateway.ports.adapter import (
     Adapter,
     AdapterError,
     AdapterEvent,
+    AnswerReplaced,
     MessageReady,
     Processed,
     TextDelta,
@@ -136,7 +137,9 @@ def from_tail(unknown: UnknownOutcome, tail: Tail | None, clock: Clock) -> tuple
         end = CompleteCall(handle, None, None, (), ())
     completed = _completed(unknown, replace(end, handle=handle), unknown.view.positions[:held], clock)
     # The conversation has in full what the caller of a cancelled turn has seen in part.
-    answered = tail is not None and any(isinstance(event, TextDelta | MessageReady) for event in tail.answer)
+    answered = tail is not None and any(
+        isinstance(event, TextDelta | MessageReady | AnswerReplaced) for event in tail.answer
+    )
     return (DropPartial(thread.id, call.id), *completed) if answered else completed
 
 

@@ -10,6 +10,7 @@ from adapters.a2a.adapter import A2AAdapter
 from gateway.ports.adapter import (
     AdapterError,
     AdapterEvent,
+    ArtifactReady,
     CallCompleted,
     CallStarted,
     ConsentAsked,
@@ -25,6 +26,7 @@ from gateway.testing.adapter_scripts import BOUND, bounded, collect, completed, 
 from gateway.testing.serving import serve
 from tests.adapters.a2a.conftest import Reach, adapter_at, left_in
 from tests.adapters.emulator_support import KEY, plays
+from tests.emulators import a2a_events
 from tests.emulators.a2a_agent import A2AAgent
 from tests.emulators.scripts import Cut, Fail, Item, NoTerminal, Pause, Raw, Say, Status, Step
 
@@ -509,6 +511,22 @@ async def test_a_message_that_arrived_is_found_by_its_id_with_the_answer(
     tail = await adapter.tail(of_the_next(first, "two", "three"))
     assert tail is not None
     assert (tail.held, text(tail.answer), completed(tail.answer).handle) == (1, "Two it is.", first.handle)
+
+
+async def test_of_a_task_that_waited_the_answer_is_what_it_has_said_since(agent: A2AAgent, reach: Reach) -> None:
+    adapter = await reach(agent)
+    agent.script = plays(Say("Before."), left_in("INPUT_REQUIRED"))
+    asked = completed(await turn(adapter, "one", answer="the first answer"))
+    agent.script = plays(Item(a2a_events.artifact("more", [{"text": "After."}])))
+    call = adapter.call(request("two", handle=asked.handle, state=asked.state))
+    await bounded(anext(call), "the task goes on")
+    await call.aclose()
+    [run] = agent.runs.values()
+    await run.settle()
+    tail = await adapter.tail(of_the_next(asked, "two"))
+    assert tail is not None
+    assert text(tail.answer) == "After."
+    assert not [event for event in tail.answer if isinstance(event, ArtifactReady)]
 
 
 @BINDINGS

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from adapters.a2a.answer import AnswerReader, ends
+from adapters.a2a.artifacts import Content, left
 from adapters.a2a.ending import broken_off, completed
-from adapters.a2a.state import Asked, ThreadState, Waiting, mark
+from adapters.a2a.state import Asked, Left, ThreadState, Waiting, mark
 from adapters.a2a.state import read as read_state
 from gateway.a2a.model import (
     Artifact,
@@ -26,6 +28,7 @@ from gateway.a2a.tool_calls import URI
 from gateway.core.turn.output import REASONING_URI
 from gateway.ports.adapter import (
     AdapterEvent,
+    AnswerReplaced,
     ApprovalAsked,
     ArtifactReady,
     CallCompleted,
@@ -94,7 +97,7 @@ def read(reader: AnswerReader, *found: StreamResponse) -> list[AdapterEvent]:
 
 
 def reader(**more: Any) -> AnswerReader:
-    return AnswerReader(None, "fallback", **more)
+    return AnswerReader(None, "fallback", **{"public": "mine", **more})
 
 
 def events(*found: StreamResponse, **more: Any) -> list[AdapterEvent]:
@@ -136,6 +139,21 @@ def test_a_stream_has_nothing_behind_a_message_and_behind_the_last_status() -> N
     assert ends(status(TaskState.AUTH_REQUIRED))
     assert not ends(status())
     assert not ends(piece("x", last=True))
+
+
+def test_what_an_agent_says_of_another_task_is_no_word_of_this_call() -> None:
+    stray = TaskStatus(state=TaskState.COMPLETED)
+    others = [
+        StreamResponse(status_update=TaskStatusUpdateEvent(task_id="other", context_id="c", status=stray)),
+        StreamResponse(
+            artifact_update=TaskArtifactUpdateEvent(task_id="other", context_id="c", artifact=artifact("not mine"))
+        ),
+        StreamResponse(task=Task(id="other", context_id="c", status=stray)),
+        StreamResponse(message=msgspec.structs.replace(said("not mine"), task_id="other")),
+    ]
+    used = reader()
+    assert read(used, status(), *others, piece("mine")) == [STARTED, TextDelta("mine")]
+    assert used.last is None
 
 
 # --- the answer -------------------------------------------------------------------------------------------------------
@@ -189,8 +207,67 @@ def test_an_answer_that_is_said_again_as_a_whole_is_given_out_once() -> None:
     ]
 
 
-def test_an_answer_that_becomes_another_one_replaces_the_first() -> None:
-    assert events(piece("one"), piece("other")) == [TextDelta("one"), MessageReady("other")]
+NOTE = piece("aside", key="n", name="note")
+CALLED = Part(data={"id": "c1", "name": "look", "args": {}}, metadata={"type": "function_call"})
+
+
+def told(*found: StreamResponse, **more: Any) -> list[AdapterEvent]:
+    """The events of the answer."""
+    kinds = (TextDelta, MessageReady, PartReady, AnswerReplaced)
+    return [event for event in events(*found, **more) if isinstance(event, kinds)]
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ([piece("one")], [TextDelta("one")]),
+        ([piece("one", "two")], [TextDelta("one"), MessageReady("one"), TextDelta("two")]),
+        ([piece("one"), NOTE], [TextDelta("one")]),
+        ([piece("one", FILE)], [TextDelta("one"), PartReady(FILE)]),
+        ([piece("one"), status(message=said(CALLED))], [TextDelta("one")]),
+    ],
+    ids=["a text", "two texts", "behind an artifact", "with a file", "behind a tool call"],
+)
+def test_an_answer_that_becomes_another_one_replaces_the_first(
+    before: list[StreamResponse], said: list[AdapterEvent]
+) -> None:
+    becomes = [AnswerReplaced((Part(text="other"), FILE)), TextDelta("more")]
+    assert told(*before, piece("other", FILE), piece("more", append=True)) == [*said, *becomes]
+
+
+def test_an_answer_that_was_replaced_grows_on_and_is_not_said_again_as_a_whole() -> None:
+    found = [piece("draft"), piece("fin"), piece("al", append=True), whole(TaskState.COMPLETED, artifact("final"))]
+    assert told(*found) == [TextDelta("draft"), AnswerReplaced((Part(text="fin"),)), TextDelta("al")]
+
+
+@pytest.mark.parametrize("between", [NOTE, status(message=said(CALLED)), status(message=said(FILE))])
+@pytest.mark.parametrize(("before", "first"), [("one ", ""), ("one", "\n\n")])
+def test_behind_another_output_nothing_is_said_twice(between: StreamResponse, before: str, first: str) -> None:
+    """Another gateway begins a part of its answer with what keeps two texts apart."""
+    found = [piece(before), between, piece(first, "two", append=True), piece(" three", append=True)]
+    assert told(*found) == [TextDelta(before), TextDelta("two"), TextDelta(" three")]
+
+
+def test_texts_behind_another_output_are_parts_of_their_own() -> None:
+    assert told(piece("one "), NOTE, piece("two ", "three", append=True)) == [
+        TextDelta("one "),
+        TextDelta("two "),
+        MessageReady("two "),
+        TextDelta("three"),
+    ]
+
+
+def test_white_space_of_the_agent_behind_another_output_is_kept() -> None:
+    assert told(piece("one"), NOTE, piece("\n", "two", append=True)) == [
+        TextDelta("one"),
+        TextDelta("\n"),
+        MessageReady("\n"),
+        TextDelta("two"),
+    ]
+
+
+def test_an_answer_that_grows_as_a_whole_behind_another_output_is_said_once() -> None:
+    assert told(piece("one "), NOTE, piece("one two")) == [TextDelta("one "), TextDelta("two")]
 
 
 def test_an_artifact_that_is_repeated_as_it_is_is_given_out_once() -> None:
@@ -238,7 +315,12 @@ def test_the_words_of_a_history_are_no_part_of_the_answer() -> None:
 
 ASKED = whole(TaskState.INPUT_REQUIRED, artifact("before", key="a"), message=said("Which?", message_id="q"))
 assert ASKED.task is not None
-WAITING = Waiting(task="t", ours="ours", since=mark(ASKED.task.status), artifacts=("a",))
+WAITING = Waiting(
+    task="t",
+    ours="ours",
+    since=mark(ASKED.task.status),
+    artifacts=(left("a", Content([Part(text="before")]), "earlier"),),
+)
 
 
 def test_a_task_that_still_waits_as_before_has_not_begun_to_go_on() -> None:
@@ -250,6 +332,117 @@ def test_a_task_that_still_waits_as_before_has_not_begun_to_go_on() -> None:
 def test_of_a_continued_task_only_what_is_new_is_given_out() -> None:
     done = whole(TaskState.COMPLETED, artifact("before", key="a"), artifact("after", key="b"))
     assert events(ASKED, done, waiting=WAITING) == [TextDelta("after")]
+
+
+def replaced(
+    *parts: Part | str, key: str = "a", append: bool = False, last: bool = False, **head: Any
+) -> ArtifactReady:
+    return ArtifactReady(artifact(*parts, key=key, **head), append=append, last_chunk=last)
+
+
+@pytest.mark.parametrize(
+    ("looks", "seen"),
+    [
+        ([("second",)], [replaced("second", key="earlier", last=True)]),
+        ([("before", " and after")], [replaced("before and after", key="earlier", last=True)]),
+        ([("before", FILE)], [replaced("before", FILE, key="earlier", last=True)]),
+        ([("befor",)], [replaced("befor", key="earlier", last=True)]),
+        ([()], [replaced(key="earlier", last=True)]),
+        ([("before",)], []),
+        ([("second",), ("second",)], [replaced("second", key="earlier"), None]),
+    ],
+    ids=["replaced", "grown", "with a file", "shortened", "emptied", "left alone", "looked at again"],
+)
+def test_an_answer_of_an_earlier_turn_that_the_agent_changes_is_changed(
+    looks: list[tuple[Part | str, ...]], seen: list[AdapterEvent | None]
+) -> None:
+    *working, last = looks
+    found = [whole(TaskState.WORKING, artifact(*parts)) for parts in working]
+    done = whole(TaskState.COMPLETED, artifact(*last))
+    assert events(ASKED, *found, done, waiting=WAITING) == [event for event in seen if event]
+
+
+def test_an_answer_of_an_earlier_turn_goes_on_in_pieces_under_its_id() -> None:
+    for first in ([], [ASKED]):
+        found = events(*first, status(), piece(" and", append=True), piece(" after", append=True), waiting=WAITING)
+        assert found == [replaced(each, key="earlier", append=True) for each in (" and", " after")]
+
+
+def test_an_answer_of_an_earlier_turn_that_is_replaced_in_pieces_is_replaced() -> None:
+    found = events(ASKED, piece("second "), piece("answer", append=True), waiting=WAITING)
+    assert found == [replaced("second ", key="earlier"), replaced("answer", key="earlier", append=True)]
+
+
+def test_what_an_agent_says_again_in_its_next_turn_is_said_again() -> None:
+    assert events(ASKED, piece("before"), waiting=WAITING) == [replaced("before", key="earlier")]
+
+
+def test_an_artifact_that_this_turn_has_told_is_told_again_whole_where_it_is_listened_to_again() -> None:
+    """The agent may have made it again what it was before, or what would be the answer."""
+    again = {"waiting": WAITING, "shown": frozenset({"earlier", "b"})}
+    stored = whole(TaskState.WORKING, artifact("before"), artifact("now a text", key="b"), artifact("answer", key="c"))
+    for found in ([stored], [stored, stored]):
+        assert events(*found, **again) == [
+            replaced("before", key="earlier"),
+            replaced("now a text", key="b"),
+            TextDelta("answer"),
+        ]
+
+
+def test_a_named_artifact_of_an_earlier_turn_is_replaced_when_it_has_changed() -> None:
+    earlier = left("r", Content([Part(text="v1")]), "")
+    same, other = artifact("v1", key="r", name="report"), artifact("v2", key="r", name="report")
+    waiting = Waiting(task="t", ours="ours", artifacts=(earlier,))
+    assert events(whole(TaskState.WORKING, same), whole(TaskState.WORKING, other), waiting=waiting) == [
+        ArtifactReady(other)
+    ]
+
+
+def test_an_answer_beside_one_of_an_earlier_turn_is_that_of_this_turn() -> None:
+    found = events(ASKED, piece("new", key="b"), piece("old", key="a"), waiting=WAITING)
+    assert found == [TextDelta("new"), replaced("old", key="earlier")]
+
+
+def test_what_every_turn_left_is_known_in_the_next_one() -> None:
+    asks = status(TaskState.INPUT_REQUIRED, said("And?", message_id="q2"))
+    again = finished(ASKED, piece(" more", append=True), piece("two", key="b"), asks, waiting=WAITING)
+    waiting = read_state(end(again).state).waiting
+    assert waiting is not None
+    known = [("a", "before more", "earlier"), ("b", "two", "mine")]
+    assert waiting.artifacts == tuple(left(name, Content([Part(text=text)]), shown) for name, text, shown in known)
+
+
+def test_an_artifact_that_grew_unseen_from_an_unknown_beginning_is_told_as_a_whole_later() -> None:
+    asks = status(TaskState.INPUT_REQUIRED, said("And?", message_id="q2"))
+    again = finished(piece(" more", append=True), asks, waiting=WAITING)
+    waiting = read_state(end(again).state).waiting
+    assert waiting is not None
+    assert waiting.artifacts == (Left("a", "earlier"),)
+    stored = whole(TaskState.WORKING, artifact("before more"))
+    assert events(stored, waiting=waiting) == [replaced("before more", key="earlier")]
+
+
+# --- a call that continues the turn: its questions were answered --------------------------------------------------------
+
+SAME_TURN = Waiting(task="t", ours="ours", artifacts=(left("a", Content([Part(text="Let me check.")]), "mine"),))
+
+
+def test_an_answer_goes_on_behind_a_question_of_its_turn() -> None:
+    stored = whole(TaskState.WORKING, artifact("Let me check."))
+    grown = [piece("\n\n", "It is", append=True), piece(" 3.", append=True)]
+    assert events(stored, *grown, waiting=SAME_TURN) == [TextDelta("It is"), TextDelta(" 3.")]
+    done = whole(TaskState.COMPLETED, artifact("Let me check.\n\n", "It is 3."))
+    assert events(stored, *grown, done, waiting=SAME_TURN) == [TextDelta("It is"), TextDelta(" 3.")]
+    assert events(done, waiting=SAME_TURN) == [TextDelta("It is 3.")]
+
+
+def test_an_answer_is_replaced_behind_a_question_as_far_as_the_agent_has_replaced_it() -> None:
+    spoken = [piece("\n\n", "It is 4.", append=True), piece("Let me check.\n\n", "It is 3.")]
+    stored = whole(TaskState.WORKING, artifact("Let me check."))
+    for first in ([], [stored]):
+        [*_, last] = events(*first, *spoken, waiting=SAME_TURN)
+        assert last == AnswerReplaced((Part(text="\n\nIt is 3."),))
+    assert events(stored, piece("No."), waiting=SAME_TURN) == [AnswerReplaced((Part(text="No."),), of_turn=True)]
 
 
 def test_calls_of_a_continued_task_that_were_given_out_are_not_given_out_again() -> None:
@@ -270,6 +463,24 @@ def test_a_status_that_waits_again_ends_the_call() -> None:
     read(used, ASKED, status(TaskState.INPUT_REQUIRED, said("And which?", message_id="q2")))
     assert used.last is not None
     assert used.last.state is TaskState.INPUT_REQUIRED
+
+
+def test_the_task_with_which_a_reply_begins_may_be_from_before_the_message() -> None:
+    stored = whole(TaskState.INPUT_REQUIRED, artifact("before"), at="another time")
+    used = reader(waiting=WAITING, replies=True)
+    assert read(used, stored) == [STARTED]
+    assert (used.last, used.doubtful) == (None, stored.task.status if stored.task else None)
+    assert read(used, status(), piece("done", key="b")) == [TextDelta("done")]
+    assert (used.last, used.doubtful) == (None, None)
+    read(used, status(TaskState.COMPLETED))
+    assert used.last is not None
+
+
+@pytest.mark.parametrize("state", [TaskState.COMPLETED, TaskState.REJECTED])
+def test_a_reply_that_begins_with_a_task_that_has_ended_is_at_its_end(state: TaskState) -> None:
+    used = reader(waiting=WAITING, replies=True)
+    read(used, whole(state))
+    assert used.last is not None
 
 
 def test_a_status_that_nothing_tells_from_another_always_counts() -> None:
@@ -370,7 +581,7 @@ def test_a_task_that_waits_is_kept_with_what_was_given_out() -> None:
         "task": "t",
         "ours": "ours",
         "since": "TASK_STATE_INPUT_REQUIRED m now",
-        "artifacts": ["a"],
+        "artifacts": [msgspec.to_builtins(left("a", Content([Part(text="one")]), "mine"))],
     }
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from adapters.a2a import hops, state
 from adapters.a2a.messages import encode, message_id
-from adapters.a2a.state import ThreadState, Waiting
+from adapters.a2a.state import Left, ThreadState, Waiting
 from gateway.a2a.model import Message, Part, Role
 from gateway.ports.adapter import ServiceRequest
 from gateway.ports.conversation import AssistantItem, CallItem, Item, OutputItem, UserItem
@@ -136,7 +136,9 @@ def test_a_state_in_an_unknown_form_counts_as_none(stored: Any) -> None:
 
 
 def test_a_state_is_read_as_it_was_written() -> None:
-    thread = ThreadState().after("ours", "theirs", Waiting(task="theirs", ours="ours", since="x", artifacts=("a",)))
+    thread = ThreadState().after(
+        "ours", "theirs", Waiting(task="theirs", ours="ours", since="x", artifacts=(Left("a", "mine", "d", 1, 3),))
+    )
     assert state.read(thread.write()) == thread
 
 

@@ -58,6 +58,21 @@ def event(found: StreamResponse | RpcError) -> StreamResponse:
         (rpc({"message": {"role": "ROLE_SYSTEM", "parts": []}}), "of the role 'ROLE_SYSTEM'"),
         (rpc({"message": {"role": "agent", "parts": [{"kind": "text"}]}}), "a part without content"),
         (rpc({"message": {"role": "agent", "parts": [{"file": {"bytes": "!"}}]}}), "not base64"),
+        (rpc({"message": {"role": "ROLE_AGENT", "messageId": "m", "parts": [{"raw": "!!!notb64"}]}}), "not base64"),
+        (
+            rpc(
+                {
+                    "artifactUpdate": {
+                        "taskId": "t",
+                        "contextId": "c",
+                        "artifact": {"artifactId": "a", "parts": [{"raw": "a"}]},
+                    }
+                }
+            ),
+            "not base64",
+        ),
+        (rpc({"message": {"role": "agent", "parts": [{"file": {"uri": ""}}]}}), "a part without content"),
+        (rpc({"message": {"role": "ROLE_AGENT", "messageId": "m", "parts": [{"url": ""}]}}), "a part without content"),
         (rpc({"message": {"role": "agent", "parts": "Hi"}}), "does not fit"),
         (b'{"result": {"message": ' + b'{"metadata": ' * 20000, "no JSON"),
     ],

@@ -27,6 +27,7 @@ from gateway.ledger.events import Update
 from gateway.ledger.tasks import StoredArtifact, TurnRecord
 from gateway.ports.adapter import (
     AdapterEvent,
+    AnswerReplaced,
     ApprovalAsked,
     ArtifactReady,
     CallCompleted,
@@ -103,6 +104,87 @@ def test_a_whole_text_is_a_part_of_its_own() -> None:
     assert shown(turn(), CHECK, PartReady(Part(text="a")), ANSWER) == texts(
         "Let me check.\n\n", "a\n\n", "It is 3 degrees."
     )
+
+
+# --- artifacts beside the answer ---------------------------------------------------------------------------------------
+
+
+def beside(*parts: str, append: bool = False, key: str = "b") -> ArtifactReady:
+    return ArtifactReady(Artifact(artifact_id=key, parts=tuple(texts(*parts))), append=append)
+
+
+def test_the_model_gets_a_text_of_an_artifact_whole_that_came_in_pieces() -> None:
+    pieces = [beside("re", append=False), beside("po", append=True), beside("rt", "2nd", append=True)]
+    items = kept(play(turn(), CHECK, *pieces, beside("other", key="c"), beside("!", append=True), DONE))
+    assert items == [AssistantItem(tuple(texts("Let me check.", "report", "2nd", "other", "!")))]
+
+
+def test_pieces_that_are_one_value_are_all_kept() -> None:
+    piece = Artifact(artifact_id="b", parts=(Part(text="ha"),))
+    items = kept(play(turn(), CHECK, ArtifactReady(piece), ArtifactReady(piece, append=True), DONE))
+    assert items == [AssistantItem(tuple(texts("Let me check.", "haha")))]
+
+
+def test_the_model_gets_the_last_form_of_an_artifact_that_is_told_again_as_a_whole() -> None:
+    said = [CHECK, MessageReady("Let me check.", key="m"), beside("v"), beside("1", append=True), *RAN]
+    items = kept(play(turn(), *said, beside("v2"), MessageReady("Wait.", key="m"), DONE))
+    assert items == [text("Wait."), CallItem("c", "look", "{}", True), OutputItem("c", "3"), text("v2")]
+
+
+# --- an answer that becomes another ------------------------------------------------------------------------------------
+
+ASIDE = ArtifactReady(Artifact(artifact_id="b", parts=(Part(text="aside"),)))
+OTHER = AnswerReplaced((Part(text="No:"), FILE, Part(text="it is 4")))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param([CHECK], id="a text"),
+        pytest.param([CHECK, MessageReady("Let me check.", key="m"), ANSWER], id="two messages"),
+        pytest.param([CHECK, PartReady(FILE), ANSWER], id="a file"),
+        pytest.param([CHECK, *RAN, ANSWER], id="a tool"),
+        pytest.param([CHECK, ASIDE, ANSWER], id="an artifact"),
+        pytest.param([CHECK, ReasoningDelta("hm"), AnswerReplaced(())], id="an answer that was emptied"),
+    ],
+)
+def test_an_answer_that_is_replaced_is_replaced_whole_and_grows_on(before: list[AdapterEvent]) -> None:
+    machine = turn()
+    assert shown(machine, *before, OTHER, TextDelta(" degrees.")) == [
+        Part(text="No:"),
+        FILE,
+        Part(text="it is 4 degrees."),
+    ]
+
+
+def test_texts_of_an_answer_that_is_replaced_are_kept_apart() -> None:
+    assert shown(turn(), CHECK, AnswerReplaced(tuple(texts("a", "", "b"))), TextDelta("c")) == texts("a\n\n", "bc")
+
+
+def test_the_model_gets_an_answer_that_was_replaced_once_and_all_else_as_it_was() -> None:
+    items = kept(play(turn(), CHECK, ASIDE, *RAN, ANSWER, OTHER, TextDelta(" degrees."), DONE))
+    assert items == [
+        text("aside"),
+        CallItem("c", "look", "{}", True),
+        OutputItem("c", "3"),
+        AssistantItem((Part(text="No:"), FILE, Part(text="it is 4 degrees."))),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("of_turn", "parts"), [(False, texts("Let me check.\n\n", "No.")), (True, texts("No."))], ids=["call", "turn"]
+)
+def test_an_answer_behind_the_gateways_own_tools_is_replaced_alone_or_with_what_was_said_before(
+    of_turn: bool, parts: list[Part]
+) -> None:
+    machine = turn(tools=TOOLS)
+    first = updates(machine, CHECK, ToolCallReady("c", "ask", "{}"), DONE)
+    machine.next_call()
+    output = TurnOutput(Message(message_id="m", role=Role.USER, parts=()))
+    for update in (*first, *updates(machine, ANSWER, AnswerReplaced((Part(text="No."),), of_turn), DONE)):
+        output.apply(update)
+    assert list(output.artifacts[machine.answer].whole().parts) == parts
 
 
 def test_the_model_gets_each_message_as_it_was() -> None:

@@ -20,6 +20,7 @@ from adapters.assistants.stream import Cited, FileMade, RunParser, Told, citatio
 from adapters.assistants.threads import Threads
 from adapters.http.client import HttpClient
 from adapters.http.credentials.signing import headers_of, signing_of
+from adapters.http.failures import nothing_sent
 from adapters.http.named_events import ServerEvent
 from adapters.http.streams import AnswerStream
 from gateway.a2a.model import Json, Message, Part
@@ -62,7 +63,8 @@ class ThreadsAdapter:
     async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         thread = request.handle
         if thread is None:
-            thread = await self._threads.make_thread()
+            with nothing_sent():
+                thread = await self._threads.make_thread()
             # The gateway stores the handle before it goes on, so that no thread with content is lost.
             yield CallStarted(thread)
         last = LastCall.read(request.state) if request.handle is not None else None
@@ -228,7 +230,8 @@ class ThreadsAdapter:
     async def _close(self, thread: str, at: Position, answers: Sequence[OutputItem]) -> None:
         """Ends the run that waits, since a thread takes no message before. The outcomes go first, so that the thread has
         them; an answer to these alone is not wanted."""
-        run = await self._threads.find_run(thread, at.run)
+        with nothing_sent():
+            run = await self._threads.find_run(thread, at.run)
         if run is None or run.status not in wire.ACTIVE | {wire.WAITING}:
             return
         if run.status == wire.WAITING and answers:
@@ -268,7 +271,8 @@ class ThreadsAdapter:
         if not request.tools:
             return fields
         # The tools of a run replace those of its assistant.
-        own = (await self._threads.assistant(self._assistant)).get("tools")
+        with nothing_sent():
+            own = (await self._threads.assistant(self._assistant)).get("tools")
         return fields | {"tools": with_own(own if isinstance(own, list) else (), request.tools)}
 
     # --- events

@@ -4,8 +4,10 @@ The last message of a turn is a question if it has choices, or says that the bot
 answer, but what the task waits with.
 """
 
+import base64
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote, unquote_to_bytes
 
 from adapters.copilot import activities
 from adapters.copilot.activities import Activity, Attachment, stream_of
@@ -19,6 +21,7 @@ _JSON = "application/json"
 _EXPECTS = "expectingInput"
 _IGNORES = "ignoringInput"
 _BASE64 = ";base64"
+_STANDARD = str.maketrans("-_", "+/")
 _FAILURES = frozenset(
     ("channelFailed", "botTimedOut", "botIssuedInvalidMessage", "agentTimedOut", "agentIssuedInvalidMessage")
 )
@@ -70,6 +73,9 @@ class Answer:
         return self.ended if self.ended in _FAILURES and not self.spoke else None
 
     def receive(self, activity: Activity) -> Sequence[AdapterEvent]:
+        """Raises: ValueError for a message whose words cannot be read."""
+        if activity.unreadable is not None:
+            raise ValueError(f"a message cannot be read: {activity.unreadable}")
         match activity.type:
             case activities.TYPING:
                 return self._typing(activity)
@@ -125,9 +131,8 @@ class Answer:
         self.expects = activity.input_hint == _EXPECTS
         self.goes_on = activity.input_hint == _IGNORES
         info, text, key = stream_of(activity), activity.text or "", activity.id or ""
-        cards, files = _sorted(activity.attachments or ())
-        suggested = activity.suggested_actions.actions if activity.suggested_actions is not None else None
-        cards.append(choices_of(suggested or ()))
+        cards, files = _sorted(activity.attachments)
+        cards.append(choices_of(activity.suggested_actions))
         words = [card.text for card in cards if card.text and not card.sign_in]
         data = _asked(cards)
         if info is not None:
@@ -179,7 +184,20 @@ def _sorted(attachments: Iterable[Attachment]) -> tuple[list[Card], list[Part]]:
 def _file(attachment: Attachment, url: str) -> Part:
     kind, name = attachment.content_type or None, attachment.name or None
     head, comma, content = url.partition(",")
-    if head.startswith("data:") and comma and head.endswith(_BASE64):
-        given = head.removeprefix("data:").removesuffix(_BASE64)
-        return Part(raw=content, media_type=kind or given or None, filename=name)
-    return Part(url=url, media_type=kind, filename=name)
+    if not (head.startswith("data:") and comma):
+        return Part(url=url, media_type=kind, filename=name)
+    plain, given = not head.endswith(_BASE64), head.removeprefix("data:").removesuffix(_BASE64)
+    raw = base64.b64encode(unquote_to_bytes(content)).decode() if plain else _base64(unquote(content))
+    if raw is None:
+        return Part(url=url, media_type=kind, filename=name)
+    return Part(raw=raw, media_type=kind or given or None, filename=name)
+
+
+def _base64(content: str) -> str | None:
+    """The bytes in the one form that callers get; None for what has none. Bots leave out the padding, break lines, and use the
+    letters for addresses."""
+    bare = "".join(content.split()).translate(_STANDARD).rstrip("=")
+    try:
+        return base64.b64encode(base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)).decode()
+    except ValueError:
+        return None

@@ -4,11 +4,18 @@ breaks nothing.
 Source: Bot Framework cards (hero, thumbnail, receipt, sign-in, OAuth); Adaptive Cards 1.6.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeGuard
+from urllib.parse import urlsplit
 
-from adapters.copilot.activities import Attachment, CardAction
+import msgspec
+
+from adapters.copilot.activities import Attachment, CardAction, text_of
+from gateway.a2a import nesting
 from gateway.a2a.model import Json
+from gateway.foundation.addresses import is_loopback
 
 _PREFIX = "application/vnd.microsoft.card."
 _ADAPTIVE = f"{_PREFIX}adaptive"
@@ -19,6 +26,7 @@ _OPENS = frozenset({"openUrl", "downloadFile", "playAudio", "playVideo", "showIm
 _SIGNS_IN = frozenset({"signin", "openUrl"})
 _BELOW = ("items", "columns", "rows", "cells", "body", "card")
 _WORDS = ("title", "subtitle", "text")
+_NO_ADDRESS = re.compile(r"[^!-~]|[\"<>\\^`{|}]")
 
 
 @dataclass(slots=True)
@@ -41,15 +49,15 @@ def is_card(attachment: Attachment) -> bool:
 
 
 def read_card(attachment: Attachment) -> Card:
-    content = attachment.content if isinstance(attachment.content, dict) else {}
+    content = _content(attachment.content)
     card = Card()
     if attachment.content_type == _ADAPTIVE:
         _read_adaptive(content, card)
         return card
-    card.lines += [word for name in _WORDS if isinstance(word := content.get(name), str) and word]
+    card.lines += [word for name in _WORDS if (word := text_of(content.get(name)))]
     signs_in = attachment.content_type in (_OAUTH, _SIGN_IN)
     for button in _dicts(content.get("buttons")):
-        if signs_in and button.get("type") in _SIGNS_IN and isinstance(button.get("value"), str):
+        if signs_in and button.get("type") in _SIGNS_IN and _is_page(button.get("value")):
             card.sign_in = card.sign_in or button["value"]
         else:
             _add_button(card, button)
@@ -57,6 +65,16 @@ def read_card(attachment: Attachment) -> Card:
         name = content.get("connectionName")
         card.party = f"oauth:{name}" if isinstance(name, str) and name else "oauth"
     return card
+
+
+def _content(given: Json) -> dict[str, Json]:
+    """Some bots give a card as its JSON text."""
+    if isinstance(given, str):
+        try:
+            given = nesting.decode(given)
+        except msgspec.DecodeError:
+            return {}
+    return given if isinstance(given, dict) else {}
 
 
 def choices_of(actions: Iterable[CardAction]) -> Card:
@@ -67,9 +85,22 @@ def choices_of(actions: Iterable[CardAction]) -> Card:
     return card
 
 
+def _is_page(value: Json) -> TypeGuard[str]:
+    """Whether a user can be sent there. A bot in an app of its own gives its button a code instead."""
+    if not isinstance(value, str) or _NO_ADDRESS.search(value):
+        return False
+    try:
+        parts = urlsplit(value)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    local = parts.scheme == "http" and is_loopback(host)
+    return bool(host) and "@" not in parts.netloc and (parts.scheme == "https" or local)
+
+
 def _add_button(card: Card, button: dict[str, Json]) -> None:
-    title, value = button.get("title"), button.get("value")
-    shown = title if isinstance(title, str) and title else value
+    title, value = text_of(button.get("title")), button.get("value")
+    shown = title or value
     if button.get("type") in _OPENS:
         card.lines.append(f"{shown}: {value}" if shown != value else f"{value}")
     elif shown is not None:

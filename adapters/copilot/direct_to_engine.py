@@ -4,7 +4,7 @@ first call of a thread makes its conversation.
 Law: only the service's own `end` completes an answer. Source: microsoft-agents-copilotstudio-client 1.9.0.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from secrets import token_hex
 from urllib.parse import quote
@@ -13,11 +13,13 @@ import msgspec
 
 from adapters.copilot.activities import Activity, read
 from adapters.copilot.answer import Answer
-from adapters.copilot.failures import CopilotFailures, nothing_sent
+from adapters.copilot.failures import CopilotFailures
+from adapters.copilot.json_text import decode
 from adapters.copilot.message import encode
 from adapters.copilot.settings import API_VERSION, CopilotSettings, EngineSettings
 from adapters.http.client import HttpClient
 from adapters.http.credentials.signing import headers_of, signing_of
+from adapters.http.failures import nothing_sent
 from gateway.a2a.model import Json
 from gateway.ports.adapter import (
     AdapterError,
@@ -67,7 +69,7 @@ class EngineAdapter:
                 handle, greeting = await self._start()
             # The core continues this generator when the id of the conversation is stored.
             yield CallStarted(handle)
-            for event in (event for activity in greeting for event in answer.receive(activity)):
+            for event in self._told(answer, (each for each in greeting if each.unreadable is None)):
                 yield event
         activity = self._fields() | outgoing.fields | {"conversation": {"id": handle}}
         if outgoing.files:
@@ -106,7 +108,7 @@ class EngineAdapter:
                     activity = self._read(event.name, event.data)
                     if activity is not None:
                         said.append(activity)
-                        handle = handle or _conversation_of(activity)
+                        handle = handle or activity.conversation or ""
                 if stream.answered:
                     break
             else:
@@ -126,17 +128,25 @@ class EngineAdapter:
                         return
                     activity = self._read(event.name, event.data)
                     if activity is not None:
-                        for told in answer.receive(activity):
+                        for told in self._told(answer, [activity]):
                             yield told
         raise self._cut()
+
+    def _told(self, answer: Answer, activities: Iterable[Activity]) -> Iterator[AdapterEvent]:
+        """Raises: AdapterError for a message that cannot be read."""
+        try:
+            for activity in activities:
+                yield from answer.receive(activity)
+        except ValueError as error:
+            raise self._failures.error(ErrorClass.CONTRACT_BROKEN, str(error)) from error
 
     def _read(self, name: str, data: bytes) -> Activity | None:
         """Raises: AdapterError for what is no activity."""
         if name != _ACTIVITY:
             return None
         try:
-            return read(msgspec.json.decode(data))
-        except (ValueError, RecursionError) as error:
+            return read(decode(data))
+        except ValueError as error:
             raise self._failures.error(ErrorClass.CONTRACT_BROKEN, f"an event that is no activity: {error}") from error
 
     def _fields(self) -> dict[str, Json]:
@@ -144,7 +154,3 @@ class EngineAdapter:
 
     def _cut(self) -> AdapterError:
         return self._failures.error(ErrorClass.INTERRUPTED, "the stream ended without its `end`")
-
-
-def _conversation_of(activity: Activity) -> str:
-    return activity.conversation.id or "" if activity.conversation is not None else ""

@@ -4,8 +4,7 @@ Source: Direct Line API 3.0, "HTTP status codes" and "Errors": codes are stable,
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from adapters.http.failures import BackendError, Failures
 from gateway.ports.adapter import AdapterError, ErrorClass
@@ -16,20 +15,6 @@ _CODES = {
 }
 _TOKENS = re.compile(r"(?<=[?&]t=)[^\s\"'&]+|\beyJ[\w-]+\.[\w.-]+")
 """Tokens of conversations, which no configuration knows: in the address of a stream, and by their form."""
-
-
-_UNHEARD = frozenset({ErrorClass.INTERRUPTED, ErrorClass.TIMED_OUT, ErrorClass.BACKEND_FAILED})
-
-
-@contextmanager
-def nothing_sent() -> Iterator[None]:
-    """Surrounds requests that carry no message: whatever became of them, the same can be tried again."""
-    try:
-        yield
-    except AdapterError as error:
-        if error.kind not in _UNHEARD:
-            raise
-        raise error.as_kind(ErrorClass.UNREACHABLE) from error
 
 
 class CopilotFailures(Failures):

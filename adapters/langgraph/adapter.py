@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 
+from adapters.http.failures import nothing_sent
 from adapters.http.named_events import ServerEvent
 from adapters.http.streams import AnswerStream
 from adapters.langgraph import state as stored
@@ -78,7 +79,8 @@ class LangGraphAdapter:
             raise self._failures.error(ErrorClass.REJECTED, "nothing in the thread waits for what is sent")
         thread = request.handle
         if thread is None:
-            thread = await self._service.make_thread()
+            with nothing_sent():
+                thread = await self._service.make_thread()
             # The core resumes this generator when the id of the thread is stored.
             yield CallStarted(thread)
         call = _Call(thread, self._parser(turn), turn.then)

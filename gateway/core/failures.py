@@ -38,7 +38,8 @@ _TEXTS: dict[str, str] = {
     ErrorClass.BACKEND_FAILED: "The agent's backend failed.",
     ErrorClass.CONTRACT_BROKEN: "The agent's backend gave an answer that cannot be used.",
     ErrorClass.UNKNOWN: "The agent's backend failed for a reason that is not known.",
-    RESTARTED: "The gateway stopped, or could not store what came, while this was running; send the message again.",
+    RESTARTED: "The gateway stopped, or could not store what came, while this was running; "
+    "the agent may have got the message all the same.",
     TURN_TIMEOUT: "The turn took longer than it may.",
     INTERNAL: "The gateway failed to finish this.",
     HANDLE_MISSING: "The agent's backend answered but did not say how to continue the conversation.",

@@ -237,7 +237,20 @@ class CallPreparation(msgspec.Struct):
         if request.handle is None or not isinstance(adapter, CanListTail):
             return (MarkSynced(thread.id, thread.generation),)
         listing: CanListTail = adapter
-        tail: Tail | None = await self._look_up(lambda: listing.tail(request), earlier)
+        lost = False
+
+        async def ask() -> Tail | None:
+            nonlocal lost
+            try:
+                return await listing.tail(request)
+            except AdapterError as error:
+                lost = error.kind.meaning.handle_lost
+                raise
+
+        tail: Tail | None = await self._look_up(ask, earlier)
+        if tail is None and earlier.call.run is not None and not lost:
+            # The backend has named the call, so that it has taken what the call carried.
+            tail = Tail(len(earlier.view.items))
         if tail is None and thread.handle is None:
             # A conversation with an unknown state does not continue.
             return (MarkSynced(thread.id, thread.generation),)

@@ -149,7 +149,7 @@ class ServiceCallLoop(msgspec.Struct):
                     # What follows is a request of its own, of which nothing has come.
                     self._so_far, self._phase, self._tries = event.so_far, CallProgress.SENT, 0
                     continue
-                if type(event) is not CallStarted:
+                if type(event) is not CallStarted or self._phase is CallProgress.EMITTED:
                     phase = CallProgress.EMITTED
                 else:
                     # The call that makes a static handle names it before anything is sent.

@@ -204,8 +204,9 @@ class CanListTail(Protocol):
         """Returns the part of `request` that the conversation holds. `request` is the request of the call or of the
         next call, with the handle and the state of the thread and the items that have to be sent.
 
-        Returns None when the backend's list does not reach back to the last completed call. A running response leaves
-        no items before it ends, so after LOCKED the tail has to be read again; that of an earlier call, to which nobody
-        listens, may be ended here. Raises: AdapterError when the backend gave no answer, HANDLE_NOT_FOUND when the
-        conversation no longer exists.
+        Returns None when the backend's list does not reach back to the last completed call; a call with a run then counts
+        as held. A running response leaves no items before it ends, so after LOCKED the tail has to be read again; that of
+        an earlier call, to which nobody listens, may be ended here.
+
+        Raises: AdapterError when the backend gave no answer, HANDLE_NOT_FOUND when the conversation no longer exists.
         """

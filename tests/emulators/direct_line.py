@@ -36,8 +36,9 @@ class Refused(Exception):
 class LineConversation:
     """`log` holds what GET gives: everything but signs of typing."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, numbers: bool = True) -> None:
         self.id = token_hex(11)
+        self.numbers = numbers
         self.user: str | None = None
         self.log: list[Json] = []
         self.listened = asyncio.Event()
@@ -50,7 +51,7 @@ class LineConversation:
 
     async def add(self, activity: Json) -> str:
         """An activity of the user or the bot. Returns its id."""
-        name = f"{self.id}|{self._numbers:07d}"
+        name = f"{self.id}|{self._numbers:07d}" if self.numbers else token_hex(8)
         self._numbers += 1
         common = {"id": name, "channelId": "directline", "conversation": {"id": self.id}}
         whole = {**activity, **common, "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
@@ -130,6 +131,11 @@ class DirectLine:
         """Whether a conversation names the address of a socket."""
         self.answers_at_once = False
         """Whether a message is taken before the bot has worked on it, as Copilot Studio does."""
+        self.obeys_watermarks = True
+        self.numbers_activities = True
+        """Whether the ids of activities tell their order."""
+        self.broken_lists = 0
+        """So many lists of activities to come are none."""
         self.requests: list[Json] = []
         self.headers: list[dict[str, str]] = []
         self.uploads: list[tuple[str, str, bytes]] = []
@@ -272,7 +278,7 @@ class DirectLine:
         token, body = _bearer(request), await request.json() if request.can_read_body else {}
         given = token_hex(11) if token == self.secret else self._conversation_of(token)
         known = given in self.conversations
-        conversation = self.conversations.setdefault(given, LineConversation())
+        conversation = self.conversations.setdefault(given, LineConversation(numbers=self.numbers_activities))
         conversation.id = given
         conversation.user = (body.get("user") or {}).get("id")
         return web.json_response(self._opened(conversation, 0), status=200 if known else 201)
@@ -281,6 +287,7 @@ class DirectLine:
         conversation, watermark = self._open(request), request.query.get("watermark")
         # Without a watermark only what follows this request is sent.
         start = int(watermark) + 1 if watermark else len(conversation.log)
+        start = start if self.obeys_watermarks else 0
         return web.json_response(self._opened(conversation, start))
 
     def _opened(self, conversation: LineConversation, start: int) -> Json:
@@ -300,7 +307,11 @@ class DirectLine:
         return socket
 
     async def _list(self, request: web.Request) -> web.Response:
-        activities, watermark = self._open(request).since(request.query.get("watermark"))
+        given = request.query.get("watermark") if self.obeys_watermarks else None
+        activities, watermark = self._open(request).since(given)
+        if self.broken_lists:
+            self.broken_lists -= 1
+            return web.Response(text="{no")
         return web.json_response({"activities": activities, "watermark": watermark})
 
     # --- messages

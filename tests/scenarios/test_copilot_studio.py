@@ -217,6 +217,77 @@ async def test_a_conversation_that_is_gone_is_told_again_where_the_agent_says_so
     assert bot.heard()[-1] == "Earlier in this conversation:\n\nUser: first\n\nYou: 1: first\n\nNow:\n\nnext"
 
 
+END = {"type": "endOfConversation", "from": {"id": "bot", "role": "bot"}}
+
+
+@TURNS
+async def test_an_answer_that_cannot_be_read_costs_one_turn_and_its_message_is_not_sent_again(
+    bot: Bot, talk: A2A, turn: int
+) -> None:
+    context = await context_of(talk, turn)
+    bot.scripts["odd"] = [Item({"type": "message", "text": {"a": 1}})]
+    odd = await talk.send("odd", context)
+    assert why(odd) == failed(ErrorClass.CONTRACT_BROKEN)
+    for number, words in enumerate(("next", "last"), turn + 1):
+        assert text_of(await talk.send(words, odd["contextId"])) == f"{number}: {words}"
+    assert bot.heard() == [*(["first"] if turn == 2 else []), "odd", "next", "last"]
+    assert len(bot.line.conversations) == 1
+
+
+@TURNS
+async def test_a_conversation_that_cannot_be_read_at_all_takes_no_message_twice(bot: Bot, talk: A2A, turn: int) -> None:
+    context = await context_of(talk, turn)
+    bot.scripts["odd"] = [Item({"type": "message", "text": {"a": 1}})]
+    odd = await talk.send("odd", context)
+    # That of the look at the call, and that before the next message.
+    bot.line.broken_lists = 2
+    assert why(await talk.send("next", odd["contextId"])) == COMPLETED
+    assert bot.heard()[-2:] == ["odd", "next"]
+    assert len(bot.line.conversations) == 1
+
+
+@pytest.mark.parametrize("rebuilds", [False, True])
+async def test_a_conversation_that_the_bot_has_ended_between_two_turns_is_lost(
+    bot: Bot, start_local: StartLocal, rebuilds: bool
+) -> None:
+    gateway = await start_local(bot.agent(", on_lost_handle: rebuild" if rebuilds else ""), pace=AT_ONCE)
+    async with talking(gateway.url) as talk:
+        context = (await talk.send("first"))["contextId"]
+        await bot.line.only.add(END)
+        for words in ("next", "last"):
+            assert why(await talk.send(words, context)) == (
+                COMPLETED if rebuilds else failed(ErrorClass.HANDLE_EXPIRED)
+            )
+    told = ["Earlier in this conversation:\n\nUser: first\n\nYou: 1: first\n\nNow:\n\nnext", "last"]
+    assert bot.heard() == ["first", *(told if rebuilds else [])]
+
+
+async def test_a_cancelled_answer_is_told_in_no_later_turn(bot: Bot, talk: A2A) -> None:
+    context, go = await context_of(talk, 2), asyncio.Event()
+    bot.line.answers_at_once = True
+    bot.scripts["slow"] = [Pause(go), Item({"type": "message", "text": "late"})]
+    async with talk.stream("slow", context) as stream:
+        seen, *_ = await stream.read_until(bool)
+        await until(lambda: bot.heard()[-1] == "slow")
+        await talk.call("CancelTask", id=seen.event["task"]["id"])
+    assert text_of(await talk.send("next", context)) == "3: next"
+    before = len(bot.line.only.log)
+    go.set()
+    await until(lambda: len(bot.line.only.log) > before)
+    assert text_of(await talk.send("last", context)) == "4: last"
+
+
+@pytest.mark.parametrize("status", [400, 413, 415, 422])
+@TURNS
+async def test_a_message_that_was_not_sent_is_not_refused(bot: Bot, talk: A2A, status: int, turn: int) -> None:
+    context = await context_of(talk, turn)
+    bot.line.refuse("POST /conversations" if turn == 1 else "GET /conversations/{id}", status)
+    refused = await talk.send("one", context)
+    assert why(refused) == failed(ErrorClass.NOT_SERVED)
+    assert why(await talk.send("two", refused["contextId"])) == COMPLETED
+    assert bot.heard()[-1] == "one\n\ntwo"
+
+
 @TURNS
 async def test_a_turn_outlives_its_gateway(bot: Bot, tmp_path: Path, turn: int) -> None:
     go = asyncio.Event()

@@ -349,6 +349,40 @@ async def test_51_a_list_that_does_not_tell_leads_to_the_request_itself(
     assert adapter.sent[2] == ("c", ["U 2", "U 3"])
 
 
+@pytest.mark.parametrize("found", [None, AdapterError(ErrorClass.CONTRACT_BROKEN, "no list")], ids=["none", "unusable"])
+@pytest.mark.parametrize("turn", [1, 2])
+async def test_51_a_call_that_the_backend_has_named_is_not_sent_again(
+    core: Core, found: AdapterError | None, turn: int
+) -> None:
+    named: Script = [CallStarted("c", "run"), CUT]
+    scripts = [made(named[0], CUT)] if turn == 1 else [made(*says("A1", "c")), named]
+    adapter = TailAdapter(*scripts, says("A3", "c"), found=[found])
+    core.agent(adapter)
+    for text in "123"[2 - turn :]:
+        await core.send(text, context="x")
+    assert adapter.sent[-1] == ("c", ["U 3"])
+    assert violations(core.path) == []
+
+
+async def test_51_a_name_that_comes_late_makes_no_output_undone(core: Core) -> None:
+    refused = AdapterError(ErrorClass.REJECTED, "400")
+    late: Script = [TextDelta("par"), CallStarted("c", "run"), refused]
+    adapter = TailAdapter(made(*says("A1", "c")), LOST, late, says("A4", "c"), found=[NOTHING])
+    core.agent(adapter)
+    states = [(await core.send(text, context="x")).status.state.name for text in "123"]
+    assert states == ["COMPLETED", "FAILED", "FAILED"]
+    assert len(adapter.sent) == 3
+
+
+async def test_51_a_named_call_of_a_conversation_that_is_gone_is_sent_in_a_new_one(core: Core) -> None:
+    gone = AdapterError(ErrorClass.HANDLE_EXPIRED, "gone")
+    adapter = TailAdapter(made(CallStarted("c", "run"), CUT), made(*says("A2", "c")), found=[gone])
+    core.agent(adapter)
+    for text in "12":
+        await core.send(text, context="x")
+    assert adapter.sent[-1] == (None, ["U 1", "U 2"])
+
+
 async def cancelled_after_a_part(core: Core, found: Sequence[Any], *scripts: Script, **policies: Any) -> TailAdapter:
     """The second turn of a conversation was cancelled when the caller had seen "par"; then the third message came."""
     pause = Pause()

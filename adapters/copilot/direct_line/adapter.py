@@ -4,30 +4,32 @@ and the conversation's token.
 Law: a message is sent once; what became of it is read from the conversation.
 """
 
-import asyncio
-import base64
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from functools import partial
 from secrets import token_hex
 
+import structlog
 from msgspec.structs import replace
 
 from adapters.copilot.activities import Activity
 from adapters.copilot.answer import Answer
 from adapters.copilot.direct_line.begun import Begun
-from adapters.copilot.direct_line.exchange import SIGNS, Exchange, Whose, latest, until_next
-from adapters.copilot.direct_line.reception import Delivered, Reception
+from adapters.copilot.direct_line.exchange import Exchange, has_ended, latest, until_next
+from adapters.copilot.direct_line.files import with_bytes
 from adapters.copilot.direct_line.service import DirectLine, Joined
 from adapters.copilot.direct_line.state import LineState, Token
-from adapters.copilot.direct_line.turn_end import Patience, TurnEnd
-from adapters.copilot.failures import CopilotFailures, nothing_sent
+from adapters.copilot.direct_line.turn import LineTurn, readable
+from adapters.copilot.direct_line.turn_end import Patience
+from adapters.copilot.failures import CopilotFailures
 from adapters.copilot.message import Outgoing, encode, signs
 from adapters.copilot.settings import CopilotSettings, DirectLineSettings
-from gateway.a2a.model import Part
-from gateway.ports.adapter import AdapterError, AdapterEvent, CallStarted, ErrorClass, PartReady, ServiceRequest
+from adapters.http.failures import nothing_sent
+from gateway.foundation.tracebacks import drop_tracebacks
+from gateway.ports.adapter import AdapterError, AdapterEvent, CallStarted, ErrorClass, ServiceRequest
 from gateway.ports.capabilities import Backend, Ongoing, ProbeReport, Tail
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
+
+log = structlog.get_logger("adapters.copilot.direct_line.adapter")
 
 
 class DirectLineAdapter:
@@ -53,42 +55,55 @@ class DirectLineAdapter:
             self._begun.keep(joined.handle, state, joined.token)
             # The core continues this generator when the id of the conversation is stored.
             yield CallStarted(joined.handle)
+            turn = self._turn(joined, Exchange(state, signs(request.items)))
         else:
             with nothing_sent():
-                state, joined = await self._join(request, request.handle)
-        exchange = Exchange(state.user, signs(request.items), state.last)
-        async with aclosing(self._listen(joined, state, exchange, outgoing)) as events:
+                turn = await self._rejoin(request, request.handle)
+        async with aclosing(turn.take(outgoing)) as events:
             async for event in events:
                 yield event
+        self._begun.drop(turn.joined.handle)
 
     async def resume(self, request: ServiceRequest, call: Ongoing) -> AsyncGenerator[AdapterEvent, None]:
         """Reads the conversation again from where the call began. What came in pieces then comes whole."""
         if call.handle is None or call.run is None:
             raise self._failures.error(ErrorClass.BACKEND_FAILED, "the call has no message in a conversation")
-        state, joined = await self._join(request, call.handle)
-        exchange = Exchange(state.user, signs(request.items), state.last, sent=call.run)
-        async with aclosing(self._listen(joined, state, exchange, None)) as events:
+        try:
+            state, reached = await self._reach(request, call.handle)
+        except AdapterError as error:
+            if error.kind is not ErrorClass.HANDLE_EXPIRED or request.state is not None:
+                raise
+            # The context goes on in another conversation.
+            raise self._failures.error(ErrorClass.BACKEND_FAILED, error.detail) from error
+        turn = self._turn(reached, Exchange(state, signs(request.items), sent=call.run), state.watermark)
+        async with aclosing(turn.take(None)) as events:
             async for event in events:
                 yield event
+        self._begun.drop(turn.joined.handle)
 
     async def tail(self, request: ServiceRequest) -> Tail | None:
         if request.handle is None:
             return Tail(0)
-        state, joined = await self._join(request, request.handle)
-        activities, watermark = await self._all(joined, state.watermark)
+        state, reached = await self._reach(request, request.handle)
+        activities, watermark = await self._line.all_activities(reached, state.watermark)
         found = latest(activities, signs(request.items))
         if found is None:
             return Tail(0)
         place, held = found
-        answer = Answer(cumulative=True)
-        told = [event for each in until_next(activities[place + 1 :], state.user) for event in answer.receive(each)]
-        if not answer.spoke:
-            return Tail(held)
-        told += answer.close()
-        # What else answers that message is told at the beginning of the next turn.
-        after = replace(state, watermark=watermark, last=activities[place].id, ended=answer.ended is not None)
-        events = [await self._with_bytes(event) for event in told]
-        done = answer.completed(joined.handle, state=after.json(), secret=self._kept(joined.token))
+        mine = activities[place].id
+        exchange, answer = Exchange(state, (), sent=mine), Answer(cumulative=True)
+        left = exchange.look_back(activities)
+        said = [each for each in until_next(activities[place + 1 :], state.user) if each in left]
+        events = [event for each in readable(said) for event in answer.receive(each)]
+        if answer.spoke:
+            events = [await with_bytes(self._line, event) for event in (*events, *answer.close())]
+            known, ended = exchange.state_after(watermark), has_ended(activities, state.user)
+            state = replace(known, last=None, ended=ended)
+        else:
+            events = []
+        # What else answers that message is told in no turn: its task is over.
+        after = state if mine is None else state.giving_up((mine,))
+        done = answer.completed(reached.handle, state=after.json(), secret=self._line.to_keep(reached.token))
         return Tail(held, (*events, done))
 
     def check_handle(self, handle: str) -> None:
@@ -101,72 +116,33 @@ class DirectLineAdapter:
         await self._line.check()
         return ProbeReport(notes=("it takes the credentials", "whether the bot answers is seen by the first message"))
 
-    # --- one turn
-
-    async def _listen(
-        self, joined: Joined, state: LineState, exchange: Exchange, outgoing: Outgoing | None
-    ) -> AsyncGenerator[AdapterEvent, None]:
-        """The events of the turn. Without `outgoing` its message is in the conversation already."""
-        now = asyncio.get_running_loop().time
-        answer, end, watermark = Answer(cumulative=True), TurnEnd(self._patience, now()), state.watermark
-        started, again = False, outgoing is None
-        async with Reception(self._line, joined, watermark, self._poll, repeats=again) as reception:
-            if outgoing is None:
-                end.name(exchange.sent)
-                end.deliver(now())
-            else:
-                with nothing_sent():
-                    await reception.ready()
-                more = {"channelData": {SIGNS: list(exchange.signs)}}
-                reception.send(partial(self._line.send, reception.joined, outgoing, exchange.user, more))
-            while answer.ended is None:
-                try:
-                    news = await reception.next(end.deadline(answer))
-                except TimeoutError:
-                    break
-                if isinstance(news, Delivered):
-                    exchange.sent = exchange.sent or news.activity_id
-                    end.name(news.activity_id)
-                    end.deliver(now())
-                    mine: Sequence[Activity] = ()
-                else:
-                    mine = [each for each in news.activities if self._is_told(each, exchange, end, now())]
-                    watermark = news.watermark or watermark
-                if not started and (mine or exchange.sent is not None):
-                    yield CallStarted(joined.handle, exchange.sent)
-                    started = True
-                for event in (event for each in mine for event in answer.receive(each)):
-                    yield await self._with_bytes(event)
-            joined = reception.joined
-        if answer.ended is None and not end.is_over(answer):
-            # Who listens again would wait for ever.
-            kind = ErrorClass.BACKEND_FAILED if outgoing is None else ErrorClass.TIMED_OUT
-            raise self._failures.error(kind, "the bot did not finish its answer")
-        if answer.failure is not None:
-            raise self._failures.error(ErrorClass.BACKEND_FAILED, f"the bot ended the conversation: {answer.failure}")
-        for event in answer.close():
-            yield await self._with_bytes(event)
-        after = replace(state, watermark=watermark, last=exchange.sent, ended=answer.ended is not None)
-        self._begun.drop(joined.handle)
-        yield answer.completed(joined.handle, state=after.json(), secret=self._kept(joined.token))
-
-    def _is_told(self, activity: Activity, exchange: Exchange, end: TurnEnd, now: float) -> bool:
-        whose = exchange.sort(activity)
-        if whose is Whose.TOLD:
-            end.hear(activity, now)
-        elif whose is Whose.SENT:
-            end.name(exchange.sent)
-        return whose is Whose.TOLD
-
-    def _encoded(self, request: ServiceRequest) -> Outgoing:
-        try:
-            return encode(request.items)
-        except ValueError as error:
-            raise self._failures.error(ErrorClass.REJECTED, str(error)) from error
-
     # --- conversations
 
-    async def _join(self, request: ServiceRequest, handle: str) -> tuple[LineState, Joined]:
+    def _turn(
+        self, joined: Joined, exchange: Exchange, watermark: str | None = None, idle: Sequence[Activity] = ()
+    ) -> LineTurn:
+        return LineTurn(self._line, self._failures, self._patience, self._poll, joined, exchange, watermark, idle)
+
+    async def _rejoin(self, request: ServiceRequest, handle: str) -> LineTurn:
+        """The next turn of a conversation, with what came in it since. Raises: AdapterError."""
+        state, reached = await self._reach(request, handle)
+        try:
+            found, watermark = await self._line.all_activities(reached, state.watermark)
+        except AdapterError as error:
+            if error.kind is not ErrorClass.CONTRACT_BROKEN:
+                raise
+            # The conversation is heard from now on, so that what it holds does not end it.
+            log.warning("conversation.not-read", detail=error.detail)
+            drop_tracebacks(error)
+            found, watermark = [], None
+        if has_ended(found, state.user):
+            raise self._failures.error(ErrorClass.HANDLE_EXPIRED, "the bot has ended the conversation")
+        exchange = Exchange(state, signs(request.items))
+        idle = exchange.look_back(found)
+        began_here = request.state is not None or self._begun.has(handle)
+        return self._turn(await self._line.join(reached, watermark), exchange, watermark, idle if began_here else ())
+
+    async def _reach(self, request: ServiceRequest, handle: str) -> tuple[LineState, Joined]:
         begun, token = self._begun.find(handle)
         try:
             state = begun if request.state is None else LineState.read(request.state)
@@ -176,30 +152,10 @@ class DirectLineAdapter:
             raise self._failures.error(ErrorClass.HANDLE_EXPIRED, "the bot has ended the conversation")
         if not state.user:
             state = replace(state, user=f"a2a_{token_hex(16)}")
-        return state, await self._line.join(handle, Token.read(request.secret) or token, state.watermark)
+        return state, await self._line.reach(handle, Token.read(request.secret) or token)
 
-    async def _all(self, joined: Joined, watermark: str | None) -> tuple[list[Activity], str | None]:
-        """All activities behind the watermark, and the watermark behind them."""
-        found: list[Activity] = []
-        while True:
-            page, following = await self._line.activities(joined, watermark)
-            found += page
-            if not page or following in (None, watermark):
-                return found, following or watermark
-            watermark = following
-
-    def _kept(self, token: Token) -> object:
-        """A token that the settings can replace is not kept."""
-        return None if self._line.opens_any else token.json()
-
-    async def _with_bytes(self, event: AdapterEvent) -> AdapterEvent:
-        """A file that Direct Line keeps for a day is told with its bytes, because its address holds a token."""
-        match event:
-            case PartReady(part=Part(url=str(url), media_type=kind, filename=name)) if self._line.keeps(url):
-                try:
-                    content, given = await self._line.file(url)
-                except AdapterError:
-                    return event
-                raw = base64.b64encode(content).decode()
-                return PartReady(Part(raw=raw, media_type=kind or given or None, filename=name))
-        return event
+    def _encoded(self, request: ServiceRequest) -> Outgoing:
+        try:
+            return encode(request.items)
+        except ValueError as error:
+            raise self._failures.error(ErrorClass.REJECTED, str(error)) from error

@@ -21,6 +21,9 @@ class Begun:
     def find(self, handle: str) -> tuple[LineState, Token | None]:
         return self._kept.get(handle) or (LineState(), None)
 
+    def has(self, handle: str) -> bool:
+        return handle in self._kept
+
     def drop(self, handle: str) -> None:
         """The thread has what it needs."""
         self._kept.pop(handle, None)

@@ -6,11 +6,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import Self, TypeVar
+
+import structlog
 
 from adapters.copilot.activities import Activity
 from adapters.copilot.direct_line.service import DirectLine, Joined
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ports.adapter import NOT_PROCESSED, AdapterError, ErrorClass
+
+log = structlog.get_logger("adapters.copilot.direct_line.reception")
 
 _FIRST_LOOK = 0.3
 """Seconds. Source: Direct Line API 3.0, "Timing considerations"."""
@@ -18,8 +23,19 @@ _CUTS = 3
 """After so many connections of one turn, its messages are looked for."""
 _AHEAD = 64
 
-_PASSING = frozenset({ErrorClass.UNREACHABLE, ErrorClass.INTERRUPTED, ErrorClass.TIMED_OUT, ErrorClass.RATE_LIMITED})
+_TRIES = 3
+"""Of a request by which a conversation is listened to."""
+
+_PASSING = frozenset(kind for kind in ErrorClass if kind.meaning.transient) | {
+    # A service may need a moment until it finds a conversation, as before a message.
+    ErrorClass.HANDLE_NOT_FOUND,
+    # The page of a proxy.
+    ErrorClass.CONTRACT_BROKEN,
+}
 _OF_THE_CONVERSATION = frozenset({ErrorClass.HANDLE_NOT_FOUND, ErrorClass.HANDLE_EXPIRED})
+_OF_THE_SERVICE = (NOT_PROCESSED | {ErrorClass.BACKEND_FAILED}) - _OF_THE_CONVERSATION
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +53,32 @@ class Delivered:
     activity_id: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Deaf:
+    """Nothing more is heard. What became of a message that is under way may still come."""
+
+    error: AdapterError
+
+
+class _HearsAgain:
+    """All that was said while a connection was lost is among the news before this."""
+
+
 class Reception:
     def __init__(self, line: DirectLine, joined: Joined, watermark: str | None, poll: float, *, repeats: bool) -> None:
-        """`watermark` is the place from which on the conversation is heard, None for its beginning. `repeats`: what was said
-        since is heard, too, and not only what will be. `poll` is in seconds."""
+        """`watermark` is the place from which on the conversation is heard, None for its beginning. `repeats`: its message is
+        in the conversation already, and what was said since is heard, too. `poll` is in seconds."""
         self.joined = joined
         self._repeats = repeats
         self._line = line
         self._watermark = watermark
         self._poll = poll
-        self._news: asyncio.Queue[Heard | Delivered | Exception] = asyncio.Queue(_AHEAD)
+        self._news: asyncio.Queue[Heard | Delivered | Deaf | _HearsAgain | Exception] = asyncio.Queue(_AHEAD)
         self._listening = asyncio.Event()
+        self._hears = False
+        """While a connection is lost, that nothing comes is no silence of the bot."""
         self._tasks: list[asyncio.Task[None]] = []
-        self._sends = False
+        self._sends = repeats
         self._deaf: Exception | None = None
         """Why nothing was heard before anything was sent."""
 
@@ -73,13 +102,20 @@ class Reception:
         self._sends = True
         self._start(partial(self._deliver, request))
 
-    async def next(self, deadline: float | None) -> Heard | Delivered:
-        """`deadline` is a time of the event loop. Raises: AdapterError; TimeoutError when nothing has come by then."""
-        async with asyncio.timeout_at(deadline):
-            news = await self._news.get()
-        if isinstance(news, Exception):
-            raise news
-        return news
+    async def next(self, deadline: float | None) -> Heard | Delivered | Deaf:
+        """`deadline` is a time of the event loop. Raises: AdapterError; TimeoutError when the bot has said nothing by then."""
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline if self._hears else None):
+                    news = await self._news.get()
+            except TimeoutError:
+                if self._hears:
+                    raise
+                continue
+            if isinstance(news, Exception):
+                raise news
+            if not isinstance(news, _HearsAgain):
+                return news
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
         # In no task group: the reader is a generator, and a group makes an error of the end of a generator.
@@ -100,11 +136,11 @@ class Reception:
         except AdapterError as error:
             if not self._sends:
                 self._deaf = error
-            elif error.kind in NOT_PROCESSED - _OF_THE_CONVERSATION:
+                return
+            if error.kind in _OF_THE_SERVICE:
                 # It says nothing of the message, which may be processed.
-                raise error.as_kind(ErrorClass.INTERRUPTED) from error
-            else:
-                raise
+                error = error.as_kind(ErrorClass.INTERRUPTED)
+            await self._news.put(Deaf(error))
         finally:
             self._listening.set()
 
@@ -112,8 +148,10 @@ class Reception:
         if self._repeats:
             await self._join_again()
         for cuts in range(1, _CUTS + 1):
-            if self.joined.stream is None or not await self._hear(self.joined.stream):
+            again = self._repeats or cuts > 1
+            if self.joined.stream is None or not await self._hear(self.joined.stream, again=again):
                 break
+            self._hears = False
             if cuts < _CUTS:
                 await self._join_again()
         self._listening.set()
@@ -122,15 +160,18 @@ class Reception:
     async def _join_again(self) -> None:
         # Without a watermark a new connection brings only what is new to the service.
         await self._catch_up()
-        self.joined = await self._line.join(self.joined.handle, self.joined.token, self._watermark)
+        self.joined = await self._until_it_works(lambda: self._line.join(self.joined, self._watermark))
 
-    async def _hear(self, stream: str) -> bool:
+    async def _hear(self, stream: str, *, again: bool) -> bool:
         """Listens until the socket ends. Returns whether it could be had. Raises: AdapterError for what cannot be read."""
         had = came = False
         try:
             async with self._line.socket(stream) as socket:
                 had = True
                 self._listening.set()
+                if again:
+                    await self._catch_up()
+                await self._hear_again()
                 async for frame in socket:
                     came = True
                     # An empty frame is a sign of life.
@@ -146,20 +187,33 @@ class Reception:
         while True:
             await asyncio.sleep(wait)
             await self._catch_up()
+            await self._hear_again()
             wait = self._poll
 
     async def _catch_up(self) -> None:
-        """Looks for what is new. Raises: AdapterError where several looks in a row fail."""
-        for failures in range(1, _CUTS + 1):
+        """Looks for what is new."""
+        await self._take(*await self._until_it_works(lambda: self._line.activities(self.joined, self._watermark)))
+
+    async def _until_it_works(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Raises: AdapterError where it fails several times in a row."""
+        failures = 0
+        while True:
             try:
-                found = await self._line.activities(self.joined, self._watermark)
+                return await request()
             except AdapterError as error:
-                if error.kind not in _PASSING or failures == _CUTS:
+                failures += 1
+                if error.kind not in _PASSING or failures == _TRIES:
                     raise
-                await asyncio.sleep(max(self._poll, error.retry_after or 0.0))
-            else:
-                await self._take(*found)
-                return
+                self._hears = False
+                log.info("conversation.not-heard", failure=error.kind, detail=error.detail)
+                drop_tracebacks(error)
+                wait = max(self._poll, error.retry_after or 0.0)
+            await asyncio.sleep(wait)
+
+    async def _hear_again(self) -> None:
+        if not self._hears:
+            self._hears = True
+            await self._news.put(_HearsAgain())
 
     async def _take(self, activities: list[Activity], watermark: str | None) -> None:
         self._watermark = watermark or self._watermark

@@ -8,23 +8,32 @@ from secrets import token_hex
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
+import structlog
 
 from adapters.copilot.activities import Activity, read_set
 from adapters.copilot.direct_line.state import Token
 from adapters.copilot.failures import CopilotFailures
+from adapters.copilot.json_text import decode
 from adapters.copilot.message import Outgoing, multipart
 from adapters.copilot.settings import CopilotSettings, DirectLineSettings
 from adapters.http.client import HttpClient
+from adapters.http.sse import EVENT_LIMIT
 from adapters.http.websocket import WebSocket
 from gateway.a2a.model import Json
 from gateway.foundation.clock import Clock
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ports.adapter import AdapterError, ErrorClass
+
+log = structlog.get_logger("adapters.copilot.direct_line.service")
 
 GLOBAL = "https://directline.botframework.com/v3/directline"
 
 _REFRESHED_BELOW = 25 * 60 * 1000
 """Milliseconds. A token that lives less long is refreshed before its next use, so that a conversation may rest for at least so
 long; tokens live for 30 minutes."""
+
+_MOST_PAGES = 100
+"""Of one look at a conversation."""
 
 _CREATED = 201
 _GATEWAY_TIMEOUT = 504
@@ -63,6 +72,10 @@ class DirectLine:
     def opens_any(self) -> bool:
         """Whether the credentials open every conversation of the bot."""
         return self._secret is not None
+
+    def to_keep(self, token: Token) -> Json:
+        """The token of a conversation as its thread keeps it; None where the settings can replace it."""
+        return None if self.opens_any else token.json()
 
     @property
     def _is_of_environment(self) -> bool:
@@ -106,10 +119,14 @@ class DirectLine:
             )
         return self._joined(self._decoded(reply.body), None, Token(token))
 
-    async def join(self, handle: str, kept: Token | None, watermark: str | None) -> Joined:
+    async def reach(self, handle: str, kept: Token | None) -> Joined:
+        """A conversation that is open already, to be looked at. Raises: AdapterError."""
+        return Joined(handle, await self._usable(handle, kept), None)
+
+    async def join(self, joined: Joined, watermark: str | None) -> Joined:
         """Opens a conversation again, from behind the watermark on. Raises: AdapterError."""
-        token = await self._usable(handle, kept)
         query = "" if watermark is None else f"?{urlencode({'watermark': watermark})}"
+        handle, token = joined.handle, joined.token
         found = await self._json("GET", f"{await self._conversation(handle)}{query}", token.token, handle=handle)
         return self._joined(found, handle, token)
 
@@ -127,7 +144,15 @@ class DirectLine:
             raise self._failures.error(ErrorClass.HANDLE_EXPIRED, "the token of the conversation has expired")
         if left > _REFRESHED_BELOW:
             return kept
-        return self._token(await self._json("POST", f"{await self._url()}/tokens/refresh", kept.token, handle=handle))
+        try:
+            return self._token(
+                await self._json("POST", f"{await self._url()}/tokens/refresh", kept.token, handle=handle)
+            )
+        except AdapterError as error:
+            # It is good for this use, and refreshed before the next.
+            log.info("token.not-refreshed", detail=error.detail)
+            drop_tracebacks(error)
+            return kept
 
     # --- activities
 
@@ -138,19 +163,24 @@ class DirectLine:
         """The next activities behind the watermark, and the watermark behind these. Raises: AdapterError."""
         query = "" if watermark is None else f"?{urlencode({'watermark': watermark})}"
         url = f"{await self._conversation(joined.handle)}/activities{query}"
-        found = await self._json("GET", url, joined.token.token, handle=joined.handle)
-        return self.read(found)
+        headers = _bearer(joined.token.token)
+        reply = await self._http.request("GET", url, handle=joined.handle, headers=headers, limit=EVENT_LIMIT)
+        return read_set(self._decoded(reply.body))
 
-    def read(self, content: Json) -> tuple[list[Activity], str | None]:
-        """Raises: AdapterError for a message that cannot be read."""
-        try:
-            return read_set(content)
-        except ValueError as error:
-            raise self._failures.error(ErrorClass.CONTRACT_BROKEN, str(error)) from error
+    async def all_activities(self, joined: Joined, watermark: str | None) -> tuple[list[Activity], str | None]:
+        """All activities behind the watermark, and the watermark behind them. Raises: AdapterError."""
+        found: list[Activity] = []
+        for _ in range(_MOST_PAGES):
+            page, following = await self.activities(joined, watermark)
+            found += page
+            if not page or following in (None, watermark):
+                return found, following or watermark
+            watermark = following
+        raise self._failures.error(ErrorClass.CONTRACT_BROKEN, "the list of activities does not end")
 
     def read_frame(self, text: str) -> tuple[list[Activity], str | None]:
-        """Raises: AdapterError for a frame that is no JSON, or has a message that cannot be read."""
-        return self.read(self._decoded(text.encode()))
+        """Raises: AdapterError for a frame that is no JSON."""
+        return read_set(self._decoded(text.encode(errors="replace")))
 
     async def send(self, joined: Joined, outgoing: Outgoing, user: str, more: Json) -> str | None:
         """The id of the message, where the service names it. Raises: AdapterError."""
@@ -209,8 +239,8 @@ class DirectLine:
 
     def _decoded(self, content: bytes) -> Json:
         try:
-            return msgspec.json.decode(content) if content else {}
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return decode(content) if content else {}
+        except ValueError as error:
             raise self._failures.error(ErrorClass.CONTRACT_BROKEN, f"an answer that is no JSON: {error}") from error
 
     def _token(self, content: Json) -> Token:

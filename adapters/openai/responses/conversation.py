@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from urllib.parse import quote
 
+from adapters.http.failures import nothing_sent
 from adapters.openai.responses.background import BackgroundService
 from adapters.openai.responses.continuation import Chain, InConversation, check_conversation_id, unknown_handle
 from adapters.openai.responses.request import encode_input
@@ -40,7 +41,8 @@ class ConversationAdapter(ResponsesService):
         return self._respond(request, InConversation(request.handle, goes_on=self.goes_on))
 
     async def _first_call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
-        handle = await self._make_conversation()
+        with nothing_sent():
+            handle = await self._make_conversation()
         # The core resumes this generator when the id of the conversation is stored. The request is sent only then, so
         # that no conversation with content gets lost.
         yield CallStarted(handle)

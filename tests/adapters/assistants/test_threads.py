@@ -33,7 +33,7 @@ ODD: dict[str, tuple[dict[str, tuple[str, object]], ErrorClass, str]] = {
     "no threads at all": ({}, ErrorClass.NOT_SERVED, "the service has no threads (HTTP 404)"),
     "a thread without an id": (
         {"/threads": (OK, {"object": "thread"})},
-        ErrorClass.CONTRACT_BROKEN,
+        ErrorClass.NOT_SERVED,
         "a thread was made without an id",
     ),
     "a run that is no stream": (

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapters.copilot.activities import Activity, read, read_set
+from adapters.copilot.activities import Account, Activity, StreamInfo, read, read_set, stream_of
 from adapters.copilot.answer import Answer
 from gateway.a2a.model import Part
 from gateway.ports.adapter import (
@@ -266,15 +266,96 @@ def test_a_step_without_names_is_left_out(answer: Answer, value: Any) -> None:
 # --- what cannot be read
 
 
-@pytest.mark.parametrize("content", [None, 5, "text", [], {"type": "event", "from": 5}])
+@pytest.mark.parametrize("content", [None, 5, "text", []])
 def test_what_is_no_activity_is_left_out(content: Any) -> None:
     assert read(content) is None
 
 
-@pytest.mark.parametrize("broken", [{"text": 5}, {"attachments": {}}, {"from": []}])
-def test_a_message_that_cannot_be_read_is_an_error(broken: dict[str, Any]) -> None:
+def nested(depth: int) -> Any:
+    value: Any = None
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("broken", [{"text": {}}, {"text": ["Hi"]}, {"value": nested(200)}])
+def test_a_message_whose_words_cannot_be_read_is_an_error(answer: Answer, broken: dict[str, Any]) -> None:
+    found = read({"type": "message", "id": "a1", "replyToId": "a0", "from": {"id": "bot"}, **broken})
+    assert found is not None
+    assert (found.id, found.reply_to_id, found.sender) == ("a1", "a0", Account("bot"))
     with pytest.raises(ValueError, match="a message cannot be read"):
-        read({"type": "message", **broken})
+        answer.receive(found)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"attachments": {}},
+        {"attachments": [None, "text"]},
+        {"attachments": [{"contentType": "text/plain", "contentUrl": 5}]},
+        {"suggestedActions": []},
+        {"suggestedActions": {"actions": {}}},
+        {"from": []},
+        {"from": "bot"},
+        {"conversation": "c"},
+        {"id": 5},
+        {"replyToId": {}},
+        {"inputHint": 5},
+        {"entities": {}, "channelData": "text"},
+        {"name": [], "valueType": {}},
+    ],
+)
+def test_a_field_of_another_form_costs_no_words(answer: Answer, odd: dict[str, Any]) -> None:
+    found = read({"type": "message", "text": "Hi", **odd})
+    assert found is not None
+    assert TextDelta("Hi") in answer.receive(found)
+    assert not any(isinstance(event, PartReady) for event in answer.close())
+
+
+def test_a_number_is_the_text_that_shows_it(answer: Answer) -> None:
+    actions = [{"type": "imBack", "title": 5, "value": None}]
+    found = read({"type": "message", "text": 7.5, "suggestedActions": {"actions": actions}})
+    assert found is not None
+    told(answer, found)
+    done = answer.completed("c", state=None)
+    assert done.message == (
+        Part(text="7.5"),
+        Part(data={"choices": [{"title": "5", "value": "5"}]}, media_type="application/json"),
+    )
+
+
+def test_an_attachment_that_stands_alone_is_one(answer: Answer) -> None:
+    found = read({"type": "message", "attachments": {"contentType": "text/html", "contentUrl": "https://a.example/"}})
+    assert found is not None
+    assert told(answer, found) == [PartReady(Part(url="https://a.example/", media_type="text/html"))]
+
+
+def test_the_numbers_of_a_stream_may_be_texts_and_its_id_a_number() -> None:
+    info = {"type": "streaminfo", "streamType": "streaming", "streamId": 7, "streamSequence": "2"}
+    found = read({"type": "typing", "text": "a", "entities": [info]})
+    assert found is not None
+    assert stream_of(found) == StreamInfo("streaming", "7", 2)
+
+
+@pytest.mark.parametrize(
+    ("url", "raw"),
+    [
+        ("data:text/plain;base64,aGVs bG8", "aGVsbG8="),
+        ("data:text/plain;base64,aGVsbG8", "aGVsbG8="),
+        ("data:text/plain;base64,aGVsbG8%3D", "aGVsbG8="),
+        ("data:text/plain;base64,-_-_", "+/+/"),
+        ("data:text/plain,hello%20w", "aGVsbG8gdw=="),
+        ("data:text/plain;base64,@@@bad", None),
+        ("data:text/plain;base64,aaaaa", None),
+        ("data:text/plain", None),
+    ],
+)
+def test_bytes_within_an_address_are_told_in_one_form_or_as_the_address(
+    answer: Answer, url: str, raw: str | None
+) -> None:
+    [event] = told(answer, message("", attachments=[{"contentType": "text/plain", "contentUrl": url}]))
+    assert isinstance(event, PartReady)
+    assert (event.part.raw, event.part.url) == (raw, None if raw else url)
 
 
 @pytest.mark.parametrize(("given", "found"), [("42", "42"), (42, "42"), (None, None), ("", None), ({}, None)])

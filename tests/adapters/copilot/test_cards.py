@@ -98,3 +98,20 @@ def test_an_oauth_card_without_a_page_asks_for_nothing() -> None:
 def test_a_card_of_another_form_says_nothing_and_breaks_nothing(kind: str, content: Any) -> None:
     found = card(kind, content)
     assert (found.choices, found.inputs, found.sign_in) == ([], [], None)
+
+
+@pytest.mark.parametrize(
+    "value", ["magic", "http://plain.example/x", "https://a b/", "https://u@h.example/", "https://[x/"]
+)
+def test_a_button_to_sign_in_that_leads_nowhere_is_a_choice(value: str) -> None:
+    buttons = [{"type": "signin", "title": "Code", "value": value}]
+    found = card("oauth", {"text": "Please", "buttons": buttons})
+    assert (found.sign_in, found.text, found.choices) == (None, "Please", [{"title": "Code", "value": value}])
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [('{"type": "AdaptiveCard", "body": [{"type": "TextBlock", "text": "hey"}]}', "hey"), ("{no", ""), (5, "")],
+)
+def test_a_card_may_be_its_json_text(content: object, text: str) -> None:
+    assert card("adaptive", content).text == text

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adapters.copilot.failures import CopilotFailures, nothing_sent
+from adapters.copilot.failures import CopilotFailures
 from gateway.ports.adapter import AdapterError, ErrorClass
 
 KEY = "line-secret-0123456789"
@@ -39,24 +39,6 @@ def test_an_error_has_the_class_of_its_code_or_its_status(
 def test_a_bot_that_fails_is_not_a_service_that_is_down() -> None:
     assert not error(502, "BotRejectedActivity").backend_down
     assert error(502, "").backend_down
-
-
-@pytest.mark.parametrize(
-    ("kind", "told"),
-    [
-        (ErrorClass.INTERRUPTED, ErrorClass.UNREACHABLE),
-        (ErrorClass.TIMED_OUT, ErrorClass.UNREACHABLE),
-        (ErrorClass.BACKEND_FAILED, ErrorClass.UNREACHABLE),
-        (ErrorClass.RATE_LIMITED, ErrorClass.RATE_LIMITED),
-        (ErrorClass.HANDLE_EXPIRED, ErrorClass.HANDLE_EXPIRED),
-        (ErrorClass.CONTRACT_BROKEN, ErrorClass.CONTRACT_BROKEN),
-    ],
-)
-def test_a_request_without_a_message_has_left_no_message(kind: ErrorClass, told: ErrorClass) -> None:
-    with pytest.raises(AdapterError) as caught, nothing_sent():
-        raise AdapterError(kind, "503", retry_after=7.0, backend_down=True)
-    error = caught.value
-    assert (error.kind, error.detail, error.retry_after, error.backend_down) == (told, "503", 7.0, True)
 
 
 @pytest.mark.parametrize(

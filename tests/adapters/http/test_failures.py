@@ -8,8 +8,8 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from adapters.http.failures import Failures
-from gateway.ports.adapter import ErrorClass
+from adapters.http.failures import Failures, nothing_sent
+from gateway.ports.adapter import AdapterError, ErrorClass
 from tests.adapters.http.conftest import KEY, Connect, fault
 from tests.adapters.raw_server import Exchange, StartRaw, chunk, plain
 
@@ -267,3 +267,24 @@ def test_a_secret_that_comes_at_run_time_is_masked_until_many_others_have_come()
     assert failures.detail(f"token-a token-b {KEY}") == "*** *** ***"
     failures.hide(*(f"other-{number}" for number in range(15)))
     assert failures.detail(f"token-a token-b other-14 {KEY}") == "token-a *** *** ***"
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (ErrorClass.INTERRUPTED, ErrorClass.UNREACHABLE),
+        (ErrorClass.TIMED_OUT, ErrorClass.UNREACHABLE),
+        (ErrorClass.BACKEND_FAILED, ErrorClass.UNREACHABLE),
+        (ErrorClass.RATE_LIMITED, ErrorClass.RATE_LIMITED),
+        (ErrorClass.HANDLE_EXPIRED, ErrorClass.HANDLE_EXPIRED),
+        (ErrorClass.CONTRACT_BROKEN, ErrorClass.NOT_SERVED),
+        (ErrorClass.REJECTED, ErrorClass.NOT_SERVED),
+        (ErrorClass.OVERFLOW, ErrorClass.NOT_SERVED),
+        (ErrorClass.POLICY, ErrorClass.NOT_SERVED),
+    ],
+)
+def test_a_request_without_a_message_has_left_no_message(kind: ErrorClass, told: ErrorClass) -> None:
+    with pytest.raises(AdapterError) as caught, nothing_sent():
+        raise AdapterError(kind, "503", retry_after=7.0, backend_down=True)
+    error = caught.value
+    assert (error.kind, error.detail, error.retry_after, error.backend_down) == (told, "503", 7.0, True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -24,8 +25,8 @@ from gateway.ports.adapter import (
 from gateway.ports.capabilities import Ongoing
 from gateway.ports.conversation import UserItem
 from gateway.testing.adapter_scripts import collect, completed, of_type, request, text
-from tests.adapters.copilot.direct_line.conftest import Adapt
-from tests.emulators.direct_line import DirectLine
+from tests.adapters.copilot.direct_line.conftest import Adapt, echo
+from tests.emulators.direct_line import DirectLine, LineConversation, Refused
 from tests.emulators.direct_line_bots import scripted
 from tests.emulators.scripts import Conversation, Delay, Fail, Item, Json, Pause, Say, ServerTool, Step, Think
 from tests.support.polling import until
@@ -130,11 +131,11 @@ async def test_a_file_that_the_service_keeps_comes_with_its_bytes(line: DirectLi
     assert other.part == Part(url="https://files.example/b.png", media_type="image/png")
 
 
-async def test_a_file_that_is_gone_is_told_by_its_address(line: DirectLine, adapt: Adapt) -> None:
+async def test_a_file_that_is_gone_is_told_by_its_address_without_the_token(line: DirectLine, adapt: Adapt) -> None:
     url = line.link("gone.png")
     plays(line, message("here", attachments=[{"contentType": "image/png", "contentUrl": url}]))
     [file] = of_type(await collect(adapt(), request("Hi")), PartReady)
-    assert file.part.url == url
+    assert file.part.url == url.partition("?")[0]
 
 
 async def test_a_file_at_what_is_no_address_is_told_as_it_is(line: DirectLine, adapt: Adapt) -> None:
@@ -191,15 +192,37 @@ async def test_a_greeting_is_told_and_is_not_taken_for_the_answer(line: DirectLi
     assert words(await collect(adapt(), request("Hi"))) == ["Welcome!", "you said Hi"]
 
 
-async def test_a_bot_that_never_answers_has_timed_out(line: DirectLine, adapt: Adapt) -> None:
+async def test_a_greeting_that_does_not_say_so_is_not_taken_for_the_answer(line: DirectLine, adapt: Adapt) -> None:
+    line.answers_at_once = True
+    plays(line, message("Welcome!", replyToId=None, inputHint="expectingInput"), Delay(0.6), message("you said Hi"))
+    adapter = adapt(typing="20s")
+    done = await collect(adapter, request("Hi"))
+    assert words(done) == ["Welcome!", "you said Hi"]
+    assert completed(done).state["replies"] is True
+    plays(line, message("By the way", replyToId=None), Delay(0.6), message("you said that"))
+    assert words(await collect(adapter, following(completed(done)))) == ["By the way", "you said that"]
+
+
+async def test_a_bot_that_never_says_what_it_answers_is_waited_for_longer_in_its_first_turn_only(
+    line: DirectLine, adapt: Adapt
+) -> None:
+    plays(line, message("one", replyToId=None))
+    adapter = adapt()
+    done = completed(await collect(adapter, request("Hi")))
+    assert done.state["replies"] is False
+    again = await collect(adapt(typing="20s"), following(done))
+    assert words(again) == ["one"]
+
+
+async def test_a_bot_that_never_answers_has_failed_and_is_not_waited_for_again(line: DirectLine, adapt: Adapt) -> None:
     plays(line, Item({"type": "typing"}))
-    assert (await failure(adapt(HURRIED), request("Hi"))).kind is ErrorClass.TIMED_OUT
+    assert (await failure(adapt(HURRIED), request("Hi"))).kind is ErrorClass.BACKEND_FAILED
 
 
-async def test_a_message_in_pieces_that_never_ends_has_timed_out(line: DirectLine, adapt: Adapt) -> None:
+async def test_a_message_in_pieces_that_never_ends_has_failed(line: DirectLine, adapt: Adapt) -> None:
     line.answers_at_once = True
     plays(line, Say("Hel"), Pause(asyncio.Event()))
-    assert (await failure(adapt(HURRIED), request("Hi"))).kind is ErrorClass.TIMED_OUT
+    assert (await failure(adapt(HURRIED), request("Hi"))).kind is ErrorClass.BACKEND_FAILED
 
 
 async def test_who_listens_again_to_a_bot_that_never_answers_hears_that_it_has_failed(
@@ -234,7 +257,144 @@ async def test_a_conversation_that_ends_in_a_failure_without_a_word_has_failed(l
     assert (await failure(adapt(**PATIENT), request("Hi"))).kind is ErrorClass.BACKEND_FAILED
 
 
+async def ended(line: DirectLine, **more: Any) -> None:
+    await line.only.add({"type": "endOfConversation", "from": {"id": "bot", "role": "bot"}, **more})
+
+
+@pytest.mark.parametrize("sockets", [True, False])
+async def test_a_conversation_that_the_bot_ends_between_two_turns_takes_no_message(
+    line: DirectLine, adapt: Adapt, sockets: bool
+) -> None:
+    line.sockets = sockets
+    adapter = adapt()
+    done = completed(await collect(adapter, request("Hi")))
+    await ended(line, replyToId=done.state["last"])
+    for _ in range(2):
+        assert (await failure(adapter, following(done))).kind is ErrorClass.HANDLE_EXPIRED
+    assert [activity["text"] for activity in line.requests] == ["Hi"]
+
+
+async def test_a_conversation_that_the_bot_ends_while_it_refuses_a_message_has_expired(
+    line: DirectLine, adapt: Adapt
+) -> None:
+    adapter = adapt()
+    done = completed(await collect(adapter, request("Hi")))
+
+    async def bot(_: DirectLine, conversation: LineConversation, __: Json) -> Any:
+        await ended(line)
+        joined = line.calls.count("GET /conversations/{id}")
+        await conversation.disconnect()
+        # It has read what came before the end of its connection.
+        await until(lambda: line.calls.count("GET /conversations/{id}") > joined)
+        raise Refused(400, "BadArgument", "It has ended")
+
+    line.bot = bot
+    assert (await failure(adapter, following(done))).kind is ErrorClass.HANDLE_EXPIRED
+
+
+# --- what cannot be read
+
+
+UNREADABLE: Json = {"type": "message", "text": {"a": 1}}
+
+
+async def test_an_answer_that_cannot_be_read_costs_its_own_turn(line: DirectLine, adapt: Adapt) -> None:
+    plays(line, Item(UNREADABLE))
+    adapter = adapt()
+    assert (await failure(adapter, request("Hi"))).kind is ErrorClass.CONTRACT_BROKEN
+    tail = await adapter.tail(request("Hi", handle=line.only.id))
+    assert tail is not None
+    assert (tail.held, text(tail.answer)) == (1, "")
+    line.bot = scripted(lambda: echo)
+    assert words(await collect(adapter, following(completed(tail.answer)))) == ["you said And now?"]
+
+
+@pytest.mark.parametrize("more", [{}, {"replyToId": "another"}])
+async def test_what_cannot_be_read_and_is_not_the_answer_is_passed_over(
+    line: DirectLine, adapt: Adapt, more: Json
+) -> None:
+    adapter = adapt()
+    done = completed(await collect(adapter, request("Hi")))
+    await line.only.add({**UNREADABLE, "from": {"id": "bot"}, **more})
+    plays(line, Item({**UNREADABLE, "replyToId": None, **more}), message("fine"))
+    assert words(await collect(adapter, following(done))) == ["fine"]
+
+
+async def test_a_conversation_whose_past_cannot_be_read_goes_on(line: DirectLine, adapt: Adapt) -> None:
+    adapter = adapt()
+    done = completed(await collect(adapter, request("Hi")))
+    line.broken_lists = 1
+    again = completed(await collect(adapter, following(done)))
+    assert again.state["watermark"] == "3"
+
+
+@pytest.mark.parametrize("escape", ["\\ud83d", "\\uDE00x"])
+async def test_half_a_character_is_replaced(line: DirectLine, adapt: Adapt, escape: str) -> None:
+    async def script(_: Conversation) -> AsyncGenerator[Step]:
+        activity = {"type": "message", "id": "odd", "from": {"id": "bot"}, "text": "TEXT"}
+        frame = {"activities": [activity], "watermark": "1"}
+        await line.only.send_raw(json.dumps(frame).replace("TEXT", escape))
+        yield Item({"type": "event", "name": "done"})
+
+    line.bot = scripted(lambda: script)
+    [word] = words(await collect(adapt(), request("Hi")))
+    assert word.startswith("\ufffd")
+
+
 # --- what belongs to another turn
+
+
+@pytest.mark.parametrize("names", [True, False], ids=["numbered", "unnumbered"])
+async def test_a_service_that_obeys_no_watermark_has_nothing_told_twice(
+    line: DirectLine, adapt: Adapt, names: bool
+) -> None:
+    line.obeys_watermarks, line.numbers_activities = False, names
+    adapter = adapt()
+    done = completed(await collect(adapter, request("1")))
+    for number in "234":
+        events = await collect(adapter, following(done, number))
+        assert words(events) == [f"you said {number}"]
+        done = completed(events)
+
+
+async def test_a_message_that_was_given_up_is_not_answered_in_a_later_turn(line: DirectLine, adapt: Adapt) -> None:
+    adapter = adapt()
+    done = completed(await collect(adapter, request("Hi")))
+    mine = {"id": done.state["user"], "role": "user"}
+    given_up = await line.only.add({"type": "message", "text": "Slow", "from": mine})
+    done = completed(await collect(adapter, following(done)))
+    await line.only.add({"type": "message", "text": "slow answer", "from": {"id": "bot"}, "replyToId": given_up})
+    assert words(await collect(adapter, following(done, "3"))) == ["you said 3"]
+
+
+async def test_what_follows_the_answer_of_a_tail_is_told_in_no_turn(line: DirectLine, adapt: Adapt) -> None:
+    adapter, asked = adapt(), request("Hi")
+    await cut_off(line, adapter, asked)
+    await until(lambda: len(line.only.log) == 2)
+    tail = await adapter.tail(request("Hi", handle=line.only.id))
+    assert tail is not None
+    name = line.only.log[0]["id"]
+    await line.only.add({"type": "message", "text": "and more", "from": {"id": "bot"}, "replyToId": name})
+    line.bot = scripted(lambda: echo)
+    assert words(await collect(adapter, following(completed(tail.answer)))) == ["you said And now?"]
+
+
+async def test_an_adopted_conversation_is_not_told(line: DirectLine, adapt: Adapt) -> None:
+    line.sockets = False
+    handle = completed(await collect(adapt(), request("Hi"))).handle
+    assert words(await collect(adapt(), request("And now?", handle=handle))) == ["you said And now?"]
+
+
+@pytest.mark.parametrize("status", [400, 413, 415, 422])
+@pytest.mark.parametrize("turn", [1, 2])
+async def test_a_refusal_of_a_request_without_the_message_is_not_about_the_message(
+    line: DirectLine, adapt: Adapt, status: int, turn: int
+) -> None:
+    adapter, asked = adapt(), request("Hi")
+    if turn == 2:
+        asked = following(completed(await collect(adapter, asked)))
+    line.refuse("POST /conversations" if turn == 1 else "GET /conversations/{id}", status)
+    assert (await failure(adapter, asked)).kind is ErrorClass.NOT_SERVED
 
 
 async def test_what_a_bot_says_behind_the_end_of_its_turn_begins_the_next(line: DirectLine, adapt: Adapt) -> None:
@@ -325,7 +485,8 @@ async def test_a_message_without_an_answer_is_held(line: DirectLine, adapt: Adap
     await failure(adapter, asked)
     tail = await adapter.tail(request("Hi", handle=line.only.id))
     assert tail is not None
-    assert (tail.held, tail.answer) == (1, ())
+    assert (tail.held, text(tail.answer)) == (1, "")
+    assert list(completed(tail.answer).state["given_up"]) == [line.only.log[0]["id"]]
 
 
 async def test_a_conversation_that_never_began_holds_nothing(adapt: Adapt) -> None:
@@ -350,5 +511,5 @@ async def test_a_conversation_without_a_state_goes_on(line: DirectLine, adapt: A
 @pytest.mark.parametrize("state", [[], "text", {"watermark": 5}])
 async def test_a_state_of_another_form_is_not_taken_for_none(line: DirectLine, adapt: Adapt, state: Json) -> None:
     error = await failure(adapt(), request("And now?", handle="c1", state=state))
-    assert error.kind is ErrorClass.CONTRACT_BROKEN
+    assert error.kind is ErrorClass.NOT_SERVED
     assert line.calls == []

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from gateway.ports.adapter import AdapterError, CallStarted, ErrorClass, MessageReady, TextDelta
+from gateway.ports.capabilities import Ongoing
 from gateway.testing.adapter_scripts import bounded, collect, completed, of_type, request, text
 from tests.adapters.copilot.direct_line.conftest import Adapt
-from tests.emulators.direct_line import DirectLine
+from tests.emulators.direct_line import DirectLine, LineConversation
 from tests.emulators.direct_line_bots import scripted
 from tests.emulators.scripts import Conversation, Cut, Item, Pause, Say, Step
+from tests.support.polling import until
 
 LIST, JOIN = "GET /conversations/{id}/activities", "GET /conversations/{id}"
 
@@ -97,8 +99,84 @@ async def test_a_passing_fault_of_a_look_is_no_fault_of_the_turn(line: DirectLin
     assert text(await collect(adapt(), request("Hi"))) == "you said Hi"
 
 
+@pytest.mark.parametrize("status", [401, 404, 409, 429, 500, 502, 503, 504])
+@pytest.mark.parametrize("request_again", [JOIN, LIST])
+async def test_a_passing_fault_behind_a_cut_loses_nothing(
+    line: DirectLine, adapt: Adapt, status: int, request_again: str
+) -> None:
+    async def script(_: Conversation) -> AsyncGenerator[Step]:
+        yield message("one")
+        line.refuse(request_again, status, "ServiceError")
+        yield Cut()
+        yield message("two")
+
+    line.bot = scripted(lambda: script)
+    adapter, asked = adapt(), request("Hi")
+    if status == 401:
+        # It may have to be mended by somebody: the call can be listened to again.
+        with pytest.raises(AdapterError) as caught:
+            await collect(adapter, asked)
+        assert caught.value.kind is ErrorClass.INTERRUPTED
+    else:
+        events = await collect(adapter, asked)
+        assert [event.text for event in of_type(events, MessageReady)] == ["one", "two"]
+
+
+async def test_a_lost_connection_is_no_silence_of_the_bot(line: DirectLine, adapt: Adapt) -> None:
+    line.answers_at_once = True
+
+    async def script(_: Conversation) -> AsyncGenerator[Step]:
+        yield message("one")
+        for _number in range(2):
+            line.refuse(JOIN, 503, "ServiceError")
+        yield Cut()
+        await until(lambda: line.calls.count(JOIN) == 2)
+        yield message("two")
+
+    line.bot = scripted(lambda: script)
+    events = await collect(adapt(poll="400ms"), request("Hi"))
+    assert [event.text for event in of_type(events, MessageReady)] == ["one", "two"]
+
+
+async def test_who_listens_again_in_vain_may_try_once_more(line: DirectLine, adapt: Adapt) -> None:
+    adapter = adapt()
+    done = completed(await collect(adapter, request("Hi")))
+    for _ in range(3):
+        line.refuse(LIST, 500, "ServiceError")
+    with pytest.raises(AdapterError) as caught:
+        async for _event in adapter.resume(request("Hi"), Ongoing(done.handle, line.only.log[0]["id"])):
+            pass
+    assert caught.value.kind is ErrorClass.INTERRUPTED
+
+
+async def test_the_name_of_a_message_comes_before_the_fault_of_its_answer(line: DirectLine, adapt: Adapt) -> None:
+    """By it the message is known to have arrived."""
+    go = asyncio.Event()
+
+    async def bot(_: DirectLine, conversation: LineConversation, activity: Any) -> Any:
+        await conversation.send_raw("{no")
+        await go.wait()
+        return answering
+
+    async def answering(_: str) -> None:
+        return None
+
+    line.bot = bot
+    told: list[Any] = []
+
+    async def listen() -> None:
+        async for event in adapt().call(request("Hi")):
+            told.append(event)
+            go.set()
+
+    with pytest.raises(AdapterError) as caught:
+        await listen()
+    assert caught.value.kind is ErrorClass.CONTRACT_BROKEN
+    assert told[-1] == CallStarted(line.only.id, line.only.log[0]["id"])
+
+
 async def test_a_lasting_fault_of_the_looks_ends_the_turn(line: DirectLine, adapt: Adapt) -> None:
-    line.sockets = False
+    line.sockets, line.answers_at_once = False, True
 
     async def script(_: Conversation) -> AsyncGenerator[Step]:
         for _number in range(20):

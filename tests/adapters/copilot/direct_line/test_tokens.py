@@ -8,6 +8,7 @@ import pytest
 from adapters.copilot.direct_line.begun import Begun
 from adapters.copilot.direct_line.state import LineState, Token
 from gateway.ports.adapter import AdapterError, CallCompleted, ErrorClass
+from gateway.ports.capabilities import Ongoing
 from gateway.testing.adapter_scripts import collect, completed, request, text
 from tests.adapters.copilot.direct_line.conftest import Adapt
 from tests.emulators.direct_line import TOKEN_ENDPOINT, DirectLine
@@ -72,6 +73,25 @@ async def test_a_token_is_refreshed_before_a_conversation_rests_for_long(line: D
     assert line.calls.count(REFRESH) == 1
     assert refreshed.secret["token"] != done.secret["token"]
     assert refreshed.secret["expires_at"] > soon["expires_at"]
+
+
+@pytest.mark.parametrize("status", [403, 429, 500])
+async def test_a_token_that_lives_is_used_where_it_is_not_refreshed(
+    line: DirectLine, by_endpoint: Any, status: int
+) -> None:
+    done = completed(await collect(by_endpoint, request("Hi")))
+    soon = {**done.secret, "expires_at": int(time.time() * 1000) + 20 * 60 * 1000}
+    line.refuse(REFRESH, status)
+    assert completed(await collect(by_endpoint, later(done, secret=soon))).handle == done.handle
+
+
+async def test_a_first_turn_whose_token_is_gone_has_failed_and_its_context_goes_on(
+    line: DirectLine, by_endpoint: Any
+) -> None:
+    with pytest.raises(AdapterError) as caught:
+        async for _ in by_endpoint.resume(request("Hi"), Ongoing("c1", "m1")):
+            pass
+    assert caught.value.kind is ErrorClass.BACKEND_FAILED
 
 
 async def test_an_expired_token_is_an_expired_conversation_and_nothing_is_asked(
@@ -144,9 +164,9 @@ async def test_a_wrong_secret_is_unauthorised(adapt: Adapt) -> None:
     assert "another-secret" not in error.detail
 
 
-async def test_an_endpoint_that_gives_no_token_breaks_its_contract(line: DirectLine, adapt: Adapt) -> None:
+async def test_an_endpoint_that_gives_no_token_serves_nobody(line: DirectLine, adapt: Adapt) -> None:
     adapter = adapt(token_endpoint=f"{line.origin}/powervirtualagents/regionalchannelsettings")
-    assert (await failure(adapter, request("Hi"))).kind is ErrorClass.CONTRACT_BROKEN
+    assert (await failure(adapter, request("Hi"))).kind is ErrorClass.NOT_SERVED
 
 
 async def test_a_conversation_that_the_service_does_not_know_is_not_found(adapt: Adapt) -> None:

@@ -13,11 +13,11 @@ START = 1000.0
 
 
 class Turn:
-    """A turn whose message is taken at once, as `mine`."""
+    """A turn whose message is taken at once, as `mine`, of a bot that does not say what it answers."""
 
-    def __init__(self, *, delivered: bool = True) -> None:
+    def __init__(self, *, delivered: bool = True, replies: bool | None = False) -> None:
         self.answer = Answer(cumulative=True)
-        self.end = TurnEnd(Patience(QUIET, TYPING, ANSWER), START)
+        self.end = TurnEnd(Patience(QUIET, TYPING, ANSWER), START, replies)
         if delivered:
             self.end.name("mine")
             self.end.deliver(START)
@@ -128,3 +128,44 @@ def test_what_does_not_say_what_it_answers_may_be_the_answer() -> None:
     turn = Turn()
     turn.hear(text="Hello")
     assert turn.waits == QUIET
+    assert turn.end.replied is False
+
+
+@pytest.mark.parametrize("more", [{}, {"inputHint": "expectingInput"}])
+def test_in_the_first_turn_it_may_be_a_greeting_too(more: dict[str, Any]) -> None:
+    turn = Turn(replies=None)
+    turn.hear(text="Welcome!", **more)
+    assert turn.waits == TYPING
+    turn.hear(text="You said hi", replyToId="mine")
+    assert turn.waits == QUIET
+    assert turn.end.replied is True
+
+
+def test_a_bot_that_says_what_it_answers_has_not_answered_by_anything_else() -> None:
+    turn = Turn(replies=True)
+    turn.hear(text="By the way")
+    assert turn.waits == ANSWER
+    turn.hear(text="You said hi", replyToId="mine")
+    assert turn.waits == QUIET
+
+
+def test_a_bot_that_no_longer_says_what_it_answers_is_waited_for_once() -> None:
+    """A human may have taken over."""
+    turn = Turn(replies=True)
+    turn.hear(text="Hello, this is Ann.")
+    assert turn.end.is_over(turn.answer)
+    assert turn.end.replied is False
+
+
+def test_nothing_said_changes_nothing_of_what_is_known() -> None:
+    assert [Turn(replies=known).end.replied for known in (None, False, True)] == [None, False, True]
+
+
+def test_where_the_message_has_no_id_any_reply_is_the_answer() -> None:
+    end, answer = TurnEnd(Patience(QUIET, TYPING, ANSWER), START), Answer(cumulative=True)
+    end.deliver(START)
+    reply = read({"type": "message", "text": "Hi", "replyToId": "unknown"})
+    assert reply is not None
+    end.hear(reply, START)
+    answer.receive(reply)
+    assert end.deadline(answer) == START + QUIET

@@ -202,14 +202,14 @@ async def test_27_an_answer_in_another_conversation_breaks_the_contract(
     ("reply", "kind"),
     [
         (answer_of("404 Not Found"), ErrorClass.NOT_SERVED),
-        (answer_of("200 OK", b"{}"), ErrorClass.CONTRACT_BROKEN),
-        (answer_of("200 OK", b'{"id": ""}'), ErrorClass.CONTRACT_BROKEN),
-        (answer_of("200 OK", b"<html>"), ErrorClass.CONTRACT_BROKEN),
-        (answer_of("204 No Content"), ErrorClass.CONTRACT_BROKEN),
+        (answer_of("200 OK", b"{}"), ErrorClass.NOT_SERVED),
+        (answer_of("200 OK", b'{"id": ""}'), ErrorClass.NOT_SERVED),
+        (answer_of("200 OK", b"<html>"), ErrorClass.NOT_SERVED),
+        (answer_of("204 No Content"), ErrorClass.NOT_SERVED),
         (answer_of("302 Found", Location="https://elsewhere.example/"), ErrorClass.NOT_SERVED),
         (answer_of("401 Unauthorized", f'{{"error": {{"message": "no {KEY}"}}}}'.encode()), ErrorClass.UNAUTHORISED),
         (answer_of("429 Too Many Requests"), ErrorClass.RATE_LIMITED),
-        (answer_of("500 Internal Server Error"), ErrorClass.BACKEND_FAILED),
+        (answer_of("500 Internal Server Error"), ErrorClass.UNREACHABLE),
     ],
 )
 async def test_without_a_conversation_no_response_is_requested(

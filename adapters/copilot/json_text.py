@@ -1,0 +1,55 @@
+"""JSON as bots write it -> values that can be stored. Law: one value that cannot be kept costs that value, and not what stands
+beside it.
+
+Microsoft's services pass the text of a bot on as it is, with a half of a surrogate pair where the bot has cut a text in the
+middle of a character.
+"""
+
+import re
+
+import msgspec
+
+from gateway.a2a.model import Json
+from gateway.a2a.nesting import DEEPEST
+
+_ESCAPE = re.compile(
+    r"\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
+    re.DOTALL,
+)
+_MARK = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_AROUND = 10
+"""Levels of the envelope around an activity, and of the activity around what it carries."""
+
+
+def decode(content: bytes) -> Json:
+    """Half a surrogate pair and a byte that is no UTF-8 become U+FFFD, and what is nested too deep becomes null.
+
+    Raises: ValueError for what is no JSON.
+    """
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        text = _ESCAPE.sub(_whole, content.decode("utf-8", "replace"))
+    try:
+        return msgspec.json.decode(_shallow(text))
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+
+
+def _whole(escape: re.Match[str]) -> str:
+    return escape[0] if escape["half"] is None else "\ufffd"
+
+
+def _shallow(text: str) -> str:
+    kept: list[str] = []
+    depth = done = 0
+    for mark in _MARK.finditer(text):
+        if mark[0] in "[{":
+            depth += 1
+            if depth == DEEPEST + _AROUND:
+                kept += text[done : mark.start()], "null"
+        elif mark[0] in "]}":
+            if depth == DEEPEST + _AROUND:
+                done = mark.end()
+            depth -= 1
+    return "".join((*kept, text[done:]))

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterable
-
-import msgspec
+from dataclasses import dataclass
 
 KeyPath = tuple[str | int, ...]
 
@@ -15,7 +14,8 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _STEP = re.compile(r"\[([0-9]+)\]|([A-Za-z0-9_-]+)")
 
 
-class Problem(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Problem:
     """`line` and `column` count from 1, None where there is no file; `path` is like `agents.support.card.skills[0]`."""
 
     file: str | None
@@ -37,7 +37,8 @@ class ConfigInvalid(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-class Place(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Place:
     """Where a value was given. `key` and `value` are (line, column) of a file.
 
     `name` is the variable or the flag, where the value is not from a file. `text` is a scalar before YAML gave it a type;

@@ -6,10 +6,9 @@ Law: only `check --live` contacts a backend or a source of tools; the plug-ins k
 import asyncio
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
-
-from msgspec.structs import replace
 
 from gateway.app.approvals import misfits
 from gateway.app.build import build_agent, build_source, build_sources

@@ -8,14 +8,13 @@ import sys
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import structlog
-from msgspec.structs import replace
 
 from gateway.app.process import serve
 from gateway.cli.console.address import check_trust

@@ -6,9 +6,8 @@ Law: both go through the same loader, which reports the same mistake in the same
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-
-from msgspec.structs import replace
 
 from gateway.cli.console.output import ExitCode, Stop, reason_of, visible
 from gateway.cli.serve.targets import configuration, read_targets

@@ -49,16 +49,19 @@ _EVENTS = {"Content-Type": "text/event-stream"}
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Each request gets `steps` of its own; `heard` is the part of the answer that the caller gets."""
+    """Each request gets `steps` of its own; `heard` is the part of the answer that the caller gets, `wait` the seconds that the
+    backend asks for."""
 
     kind: ErrorClass
     steps: Callable[[], Iterable[Step] | AsyncIterable[Step]]
     heard: str = ""
+    wait: int | None = None
 
     @property
     def told(self) -> tuple[str, str]:
         """State of the task, and its text without the correlation id."""
-        return failed(self.kind)
+        state, text = failed(self.kind)
+        return state, text if self.wait is None else f"{text} It can be asked again in {self.wait} s."
 
 
 async def _silence() -> AsyncIterator[Step]:
@@ -77,7 +80,9 @@ FAULTS: dict[str, Fault] = {
     "409": Fault(ErrorClass.LOCKED, lambda: [Status(409, _error("conversation_locked"))]),
     "413": Fault(ErrorClass.OVERFLOW, lambda: [Status(413, _PAGE)]),
     "too long": Fault(ErrorClass.OVERFLOW, lambda: [Status(400, _error("context_length_exceeded"))]),
-    "429": Fault(ErrorClass.RATE_LIMITED, lambda: [Status(429, _error("rate_limit_exceeded"), {"Retry-After": "1"})]),
+    "429": Fault(
+        ErrorClass.RATE_LIMITED, lambda: [Status(429, _error("rate_limit_exceeded"), {"Retry-After": "1"})], wait=1
+    ),
     "429 without a body": Fault(ErrorClass.RATE_LIMITED, lambda: [Status(429)]),
     "quota": Fault(ErrorClass.NOT_SERVED, lambda: [Status(429, _error("insufficient_quota"))]),
     "500": Fault(ErrorClass.BACKEND_FAILED, lambda: [Status(500, _error())]),
@@ -85,7 +90,7 @@ FAULTS: dict[str, Fault] = {
     "504": Fault(ErrorClass.BACKEND_FAILED, lambda: [Status(504, _QUOTED)]),
     "529": Fault(ErrorClass.RATE_LIMITED, lambda: [Status(529, _error("overloaded_error"))]),
     "503": Fault(ErrorClass.BACKEND_FAILED, lambda: [Status(503, _QUOTED)]),
-    "redirect": Fault(ErrorClass.CONTRACT_BROKEN, lambda: [Status(302, _QUOTED, {"Location": f"/{KEY}"})]),
+    "redirect": Fault(ErrorClass.NOT_SERVED, lambda: [Status(302, _QUOTED, {"Location": f"/{KEY}"})]),
     "a page under 200": Fault(ErrorClass.CONTRACT_BROKEN, lambda: [Html(200, _PAGE)]),
     "JSON under 200": Fault(ErrorClass.CONTRACT_BROKEN, lambda: [Status(200, {"said": _QUOTED})]),
     "malformed": Fault(

@@ -84,7 +84,8 @@ async def test_a_backend_that_fails_fails_the_task_in_our_words(
     found = _CORRELATION.search(message["parts"][0]["text"])
     assert found is not None
     refused = {"refused": "message"} if fault.kind.meaning.refuses_content else {}
-    assert message["metadata"] == {"correlationId": found[1], "errorClass": fault.kind, **refused}
+    asks = {} if fault.wait is None else {"retryAfter": fault.wait}
+    assert message["metadata"] == {"correlationId": found[1], "errorClass": fault.kind, **refused, **asks}
     assert _leaks(bytes(caller.seen) + answer) == []
     assert _leaks(_stored(gateway.database)) == []
 

@@ -60,7 +60,10 @@ async def dies_while_running(path: Path, adapter: ScriptedAdapter, box: Scripted
 
 
 async def settled_but_one(core: Core) -> None:
-    while query(core.path, "SELECT count(*) FROM tool_call WHERE status = 'running'") != [(1,)]:
+    """One call runs, and none has still to begin."""
+    begins = "status = 'announced' AND executor = 'gateway'"
+    count = f"SELECT sum(status = 'running'), sum({begins}) FROM tool_call"
+    while query(core.path, count) != [(1, 0)]:
         await interval()
 
 

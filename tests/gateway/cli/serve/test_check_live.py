@@ -123,7 +123,8 @@ async def test_a_proxy_that_refuses_is_named_with_its_refusal(
     remedy = "are `proxy`, its credentials and the address right, and is it running?"
     assert f"agents.a: cannot be used (the proxy {proxy.url} answers HTTP 407); {remedy}\n" in ended.err
     assert "tools.t: cannot be used (" in ended.err
-    assert ended.err.count("407") == 2
+    # A port may have these digits, too.
+    assert ended.err.replace(proxy.url, "").count("407") == 2
 
 
 async def test_an_mcp_server_that_expects_tls_is_told_as_such(tmp_path: Path, command_line: CommandLine) -> None:

@@ -186,9 +186,9 @@ def why(task: Json) -> tuple[str, str]:
     return status["state"], text.partition(_CORRELATION)[0]
 
 
-def failed(failure: str) -> tuple[str, str]:
-    """What `why` says of a task that failed for this reason."""
-    return "TASK_STATE_FAILED", safe_text(failure, "").partition(_CORRELATION)[0]
+def failed(failure: str, asked: int | None = None) -> tuple[str, str]:
+    """What `why` says of a task that failed for this reason, and whose backend has asked for so many seconds."""
+    return "TASK_STATE_FAILED", safe_text(failure, "", asked).partition(_CORRELATION)[0]
 
 
 COMPLETED = ("TASK_STATE_COMPLETED", "")

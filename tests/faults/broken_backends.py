@@ -60,8 +60,7 @@ class Fault:
     @property
     def told(self) -> tuple[str, str]:
         """State of the task, and its text without the correlation id."""
-        state, text = failed(self.kind)
-        return state, text if self.wait is None else f"{text} It can be asked again in {self.wait} s."
+        return failed(self.kind, self.wait)
 
 
 async def _silence() -> AsyncIterator[Step]:

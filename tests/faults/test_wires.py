@@ -186,9 +186,8 @@ async def test_a_wait_that_the_backend_asks_for_is_kept_where_it_is_worth_it(
             task = await A2A(http, "raw").send("hello")
 
     if waited is None:
-        state, text = failed(ErrorClass.NOT_SERVED if body is _EMPTY else ErrorClass.RATE_LIMITED)
-        later = "" if asked is None else f" It can be asked again in {asked} s."
-        assert (why(task), waits, len(server.requests)) == ((state, f"{text}{later}"), [], 1)
+        refused = ErrorClass.NOT_SERVED if body is _EMPTY else ErrorClass.RATE_LIMITED
+        assert (why(task), waits, len(server.requests)) == (failed(refused, asked), [], 1)
     else:
         assert (why(task), text_of(task), len(server.requests)) == (COMPLETED, ANSWER, 2)
         [wait] = waits

@@ -78,7 +78,7 @@ async def test_a_rate_limit_fails_the_task_and_the_next_message_knows_what_was_a
         limited = await chat.send("limit")
         second = await chat.send("two", limited["contextId"])
 
-    assert why(limited) == failed(ErrorClass.RATE_LIMITED)
+    assert why(limited) == failed(ErrorClass.RATE_LIMITED, 1)
     assert text_of(second) == _HELLO
     # The backend said that it did nothing, so it is asked three times.
     assert _messages(aimock_peer, 4) == [*[[_BRIEF, _user("limit")]] * 3, [_BRIEF, _user("limit"), _user("two")]]

@@ -118,7 +118,7 @@ async def test_a_rate_limit_fails_the_task_and_is_asked_about_again(
         claude = A2A(http, "claude")
         limited = await claude.send("limit")
         elsewhere = await claude.send("two")
-    assert (why(limited), text_of(elsewhere)) == (failed(ErrorClass.RATE_LIMITED), _HELLO)
+    assert (limited["status"]["message"]["metadata"]["errorClass"], text_of(elsewhere)) == ("rate-limited", _HELLO)
 
 
 async def test_text_arrives_while_the_model_still_writes_and_a_cancel_ends_it(

@@ -72,19 +72,14 @@ class A2AAdapter:
         waiting = _continued(request, thread)
         with nothing_sent():
             before = await self._latest(agent, request.handle, thread, waiting)
-        gone_on = waiting is not None and before is not None and before.status.state not in INTERRUPTED
-        replies = False
-        if (
-            waiting is not None
-            and before is not None
-            and gone_on
-            and waiting.consent
-            and before.status.state not in _FAILED
-        ):
+        replies, gone_on = False, None
+        if waiting is not None and before is not None and before.status.state not in INTERRUPTED:
+            gone_on = before
+        if gone_on is not None and waiting is not None and waiting.consent and gone_on.status.state not in _FAILED:
             # It went on behind the consent: what it has to say since is the answer.
-            incoming = agent.listen(before.id)
+            incoming = agent.listen(gone_on.id)
         else:
-            waiting, replies = None if gone_on else waiting, agent.endpoint.streaming
+            waiting, replies = waiting if gone_on is None else None, agent.endpoint.streaming
             message = self._message(request, thread, waiting)
             incoming = agent.say(message, request.accepted_output_modes, handle=request.handle)
         async with aclosing(self._events(agent, request, thread, waiting, incoming, replies=replies)) as events:

@@ -11,7 +11,6 @@ import structlog
 from msgspec.structs import replace
 
 from adapters.a2a.artifact_reader import ArtifactReader
-from adapters.a2a.artifacts import is_plain
 from adapters.a2a.state import Waiting, mark
 from adapters.a2a.tool_calls import ToolCallReader
 from gateway.a2a.model import (
@@ -40,6 +39,7 @@ from gateway.ports.adapter import (
     TextDelta,
     ToolCallReady,
 )
+from gateway.ports.conversation import is_plain
 
 log = structlog.get_logger("adapters.a2a")
 

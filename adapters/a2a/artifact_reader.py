@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from adapters.a2a import artifacts
-from adapters.a2a.artifacts import Content, behind, is_plain, joined, known_of
+from adapters.a2a.artifacts import Content, behind, joined, known_of
 from adapters.a2a.state import Left
 from gateway.a2a.model import Artifact, Part
 from gateway.ports.adapter import AdapterEvent, AnswerReplaced, ArtifactReady, MessageReady, PartReady, TextDelta
-from gateway.ports.conversation import gap
+from gateway.ports.conversation import gap, is_plain
 
 _BLANK_LINE = "\n\n"
 

@@ -9,13 +9,9 @@ from msgspec.structs import replace
 
 from adapters.a2a.state import Left
 from gateway.a2a.model import Part
+from gateway.ports.conversation import is_plain
 
 _encoder = msgspec.json.Encoder(order="deterministic")
-
-
-def is_plain(part: Part) -> bool:
-    """Whether the part is a text and says nothing else."""
-    return part.text is not None and part.metadata is None and part.filename is None and part.media_type is None
 
 
 class Content:

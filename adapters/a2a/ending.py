@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from adapters.a2a import consent, state
 from adapters.a2a.answer import AnswerReader
-from adapters.a2a.artifacts import is_plain
 from adapters.a2a.state import Asked, ThreadState, Waiting
 from gateway.a2a.model import INTERRUPTED, Message, Part, TaskState, TaskStatus
 from gateway.ports.adapter import AdapterEvent, CallCompleted, DirectReply, Ending, PartReady, TextDelta
+from gateway.ports.conversation import is_plain
 
 _ENDINGS = {
     TaskState.COMPLETED: Ending.COMPLETED,

@@ -14,13 +14,13 @@ from gateway.a2a import tool_calls
 from gateway.a2a.model import Artifact, Part, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from gateway.core import ownership
 from gateway.core.agents import Agent
-from gateway.core.task_record import ArtifactBuilder, TurnOutput, answer_id, is_plain, pauses, shown_calls
+from gateway.core.task_record import ArtifactBuilder, TurnOutput, answer_id, pauses, shown_calls
 from gateway.ledger.calls import LatestCall
 from gateway.ledger.events import Update
 from gateway.ledger.states import UNDER_WAY, ServiceCallStatus
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.capabilities import CanFind, CanResume, Ongoing
-from gateway.ports.conversation import HandleKind, StorageOwner
+from gateway.ports.conversation import HandleKind, StorageOwner, is_plain
 
 
 class ShownOutput:

@@ -25,11 +25,6 @@ def answer_id(turn: str) -> str:
     return sha256(_ANSWERS + turn.encode()).hexdigest()[:32]
 
 
-def is_plain(part: model.Part) -> bool:
-    """Whether the part is a text and says nothing else."""
-    return part.text is not None and part.metadata is None and part.filename is None and part.media_type is None
-
-
 class ArtifactBuilder:
     """An artifact that grows. A plain text at the beginning of an update continues a plain text at the end of the artifact;
     every other part of an update is a part of its own. Source: docs/adr/0022-messages-of-an-answer.md.

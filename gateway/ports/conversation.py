@@ -174,6 +174,11 @@ def refused_output(item: OutputItem) -> OutputItem:
     return OutputItem(item.call_id, REFUSED_OUTPUT, error=True, approved=approved)
 
 
+def is_plain(part: Part) -> bool:
+    """Whether the part is a text and says nothing else."""
+    return part.text is not None and part.metadata is None and part.filename is None and part.media_type is None
+
+
 def gap(before: str, after: str) -> str:
     """The text between two texts of one answer that keeps them apart where they are joined."""
     return "\n\n" if before and after and not (before[-1].isspace() or after[0].isspace()) else ""

@@ -9,12 +9,12 @@ from msgspec.structs import asdict, replace
 
 from gateway.a2a import model
 from gateway.a2a.model import Artifact, Json, Message, Part, TaskArtifactUpdateEvent
-from gateway.core.task_record import answer_id, is_plain
+from gateway.core.task_record import answer_id
 from gateway.core.turn.commands import Command, Publish
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.calls import NewItem
 from gateway.ports import adapter
-from gateway.ports.conversation import AssistantItem, ReasoningItem, gap
+from gateway.ports.conversation import AssistantItem, ReasoningItem, gap, is_plain
 
 REASONING_URI = "https://a2a-gateway.dev/extensions/reasoning/v1"
 _THOUGHT: dict[str, Json] = {"adk_thought": True}

@@ -11,7 +11,7 @@ from storage.sql.fragments import (
     Write,
     given,
     in_generation,
-    json_values,
+    json_numbers,
     matches,
     next_position,
     word,
@@ -108,7 +108,7 @@ MARK_SENT = Write(
     .where(
         matches(history_item, thread="thread"),
         history_item.c.sent_in.is_(None),
-        history_item.c.position.in_(json_values("sent", "positions")),
+        history_item.c.position.in_(json_numbers("sent", "positions")),
     )
     .values(sent_in=bindparam("service_call")),
     rows=None,
@@ -123,7 +123,7 @@ MARK_REFUSED = Write(
     .where(
         matches(history_item, thread="thread"),
         history_item.c.sent_in.is_(None),
-        history_item.c.position.in_(json_values("positions", "refused")),
+        history_item.c.position.in_(json_numbers("positions", "refused")),
     )
     .values(
         refused_in=bindparam("service_call"),
@@ -137,7 +137,7 @@ MARK_REFUSED = Write(
 SET_ASIDE = Write(
     "set items aside that earlier requests carried",
     update(history_item)
-    .where(matches(history_item, thread="thread"), history_item.c.position.in_(json_values("positions", "refused")))
+    .where(matches(history_item, thread="thread"), history_item.c.position.in_(json_numbers("positions", "refused")))
     .values(refused_in=bindparam("service_call"), replayable=ZERO),
     rows=None,
 )
@@ -154,7 +154,7 @@ DROP_PARTIAL = Write(
 GIVE_BACK = Write(
     "give the items back to the conversation",
     update(history_item)
-    .where(matches(history_item, thread="thread"), history_item.c.position.in_(json_values("positions", "given_back")))
+    .where(matches(history_item, thread="thread"), history_item.c.position.in_(json_numbers("positions", "given_back")))
     .values(refused_in=null(), replayable=ONE),
     rows=None,
 )

@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from sqlalchemy import Select, bindparam, column, literal_column, select
+from sqlalchemy import Select, bindparam, column, select
 from sqlalchemy import table as from_table
 
 from storage.schema.tables import secret
-from storage.sql.fragments import Write, given, random_bytes, upsert, word
+from storage.sql.fragments import Write, fresh_bytes, given, upsert, word
 
 PROBE = Write(
     "write the probe",
     upsert(secret)
     .inline()
-    .values(name=word("probe"), value=random_bytes(literal_column("32")))
-    .on_conflict_do_update(index_elements=["name"], set_={"value": random_bytes(literal_column("32"))}),
+    .values(name=word("probe"), value=fresh_bytes())
+    .on_conflict_do_update(index_elements=["name"], set_={"value": fresh_bytes()}),
 )
 
 NEW_SECRET = Write(

@@ -81,7 +81,15 @@ class as_bytes(GenericFunction[bytes]):  # noqa: N801
     inherit_cache = True
 
 
-class random_bytes(GenericFunction[bytes]):  # noqa: N801
+class fresh_bytes(GenericFunction[bytes]):  # noqa: N801
+    """32 bytes that no other statement gets."""
+
+    inherit_cache = True
+
+
+class as_number(GenericFunction[int]):  # noqa: N801
+    """A value as a number of 64 bits, where a dialect would take it for another type."""
+
     inherit_cache = True
 
 
@@ -92,7 +100,8 @@ _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
         joined: "group_concat({})",
         formatted: "printf({})",
         as_bytes: "CAST({} AS BLOB)",
-        random_bytes: "randomblob({})",
+        fresh_bytes: "randomblob(32)",
+        as_number: "{}",
     },
     "postgresql": {
         lesser: "least({})",
@@ -100,7 +109,8 @@ _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
         joined: "string_agg({}, ',')",
         formatted: "format({})",
         as_bytes: "convert_to({}, 'UTF8')",
-        random_bytes: "gen_random_bytes({})",
+        fresh_bytes: "sha256(uuid_send(gen_random_uuid()))",
+        as_number: "CAST({} AS BIGINT)",
     },
 }
 
@@ -110,15 +120,21 @@ _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
 @compiles(joined)
 @compiles(formatted)
 @compiles(as_bytes)
-@compiles(random_bytes)
+@compiles(fresh_bytes)
+@compiles(as_number)
 def _in_dialect(element: GenericFunction[Any], compiler: SQLCompiler, **options: Any) -> str:
     arguments = compiler.process(element.clauses, **options)
     return _WORDS[compiler.dialect.name][type(element)].format(arguments)
 
 
 def json_values(parameter: str, alias: str) -> Select[Any]:
-    """The values of a JSON array that is a parameter."""
+    """The texts of a JSON array that is a parameter."""
     return select(json_each(bindparam(parameter)).table_valued("value", name=alias).c.value)
+
+
+def json_numbers(parameter: str, alias: str) -> Select[Any]:
+    """The numbers of a JSON array that is a parameter."""
+    return select(as_number(json_each(bindparam(parameter)).table_valued("value", name=alias).c.value))
 
 
 def given(*names: str, **others: str) -> dict[str, ColumnElement[object]]:

@@ -5,7 +5,7 @@ from sqlalchemy.sql.expression import ColumnElement
 
 from storage.schema.conditions import ITEM_UNSENT, one_of
 from storage.schema.tables import history_item, input_, service_call, tool_call, turn
-from storage.sql.fragments import ONE, ZERO, is_displaced, lesser, limited, some, word
+from storage.sql.fragments import ONE, ZERO, as_number, is_displaced, lesser, limited, some, word
 
 _ITEMS = (
     select(
@@ -43,8 +43,8 @@ _TURN_NOW = select(turn.c.number).where(turn.c.id == bindparam("turn")).scalar_s
 _END = (
     select(
         (func.coalesce(func.max(history_item.c.position), ZERO) + ONE).label("position"),
-        ZERO.label("messages"),
-        ZERO.label("weight"),
+        as_number(ZERO).label("messages"),
+        as_number(ZERO).label("weight"),
         _TURN_NOW.label("oldest"),
         ZERO.label("whole"),
     )

@@ -16,6 +16,7 @@ from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.ledger.turns import Accept, IdempotencyKey
 from gateway.ports.conversation import AssistantItem, CallItem, HandleKind, OutputItem, StorageOwner
 from storage.ledger import SqliteLedger, open_ledger
+from storage.settings import SqliteSettings
 
 ADA = Caller("ada", "acme")
 
@@ -183,6 +184,6 @@ class Recorded:
 
 @asynccontextmanager
 async def recorded(path: Path, busy_timeout_ms: int = 5000) -> AsyncGenerator[Recorded, None]:
-    async with open_ledger(f"sqlite:///{path}", True, busy_timeout_ms=busy_timeout_ms) as ledger:
+    async with open_ledger(SqliteSettings(url=f"sqlite:///{path}"), True, busy_timeout_ms=busy_timeout_ms) as ledger:
         assert isinstance(ledger, SqliteLedger)
         yield Recorded(ledger, path)

@@ -13,6 +13,7 @@ from gateway.ledger.calls import NameCall
 from gateway.ledger.points import CommitPoint
 from storage import compiled
 from storage.ledger import SqliteLedger, open_ledger
+from storage.settings import SqliteSettings
 from storage.statement import Step
 from storage.write import units
 from storage.write.units import merged
@@ -47,7 +48,7 @@ def whole(points: Iterable[CommitPoint]) -> list[Step]:
 
 
 async def rows_after(path: Path, steps: list[list[Step]]) -> Rows:
-    async with open_ledger(f"sqlite:///{path}", True) as ledger:
+    async with open_ledger(SqliteSettings(url=f"sqlite:///{path}"), True) as ledger:
         assert isinstance(ledger, SqliteLedger)
         for unit in steps:
             await ledger._store(unit)

@@ -1,4 +1,4 @@
 """The ledger on SQLite.
 
-Law: implements the ledger port and imports nothing of the gateway above it.
+Law: implements the ledger port and imports nothing of the gateway above it but the base of settings.
 """

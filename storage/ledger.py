@@ -20,6 +20,7 @@ from storage.read.reads import Reads
 from storage.schema import backup
 from storage.schema.access import obstacle
 from storage.schema.open import prepare, usable
+from storage.settings import SqliteSettings
 from storage.statement import Step
 from storage.worker import resolve
 from storage.write.units import unit
@@ -93,14 +94,16 @@ class SqliteLedger(Reads):
 
 
 @asynccontextmanager
-async def open_ledger(url: str, auto_migrate: bool, *, busy_timeout_ms: int = 5000) -> AsyncGenerator[Ledger, None]:
-    """The ledger in the file of `sqlite:///relative/path` or `sqlite:////absolute/path`, made where it is missing.
+async def open_ledger(
+    settings: SqliteSettings, auto_migrate: bool, *, busy_timeout_ms: int = 5000
+) -> AsyncGenerator[Ledger, None]:
+    """The ledger in the file, which is made where it is missing.
 
-    The exit commits what was submitted. Raises: ValueError for another URL; LedgerUnavailable when the file cannot be
-    used or its schema has another version; `auto_migrate` allows to migrate an older one.
+    The exit commits what was submitted. Raises: LedgerUnavailable when the file cannot be used or its schema has another
+    version; `auto_migrate` allows to migrate an older one.
     """
-    path = database_path(url)
-    why = problem(url)
+    path = settings.path
+    why = problem(settings)
     if why is not None:
         raise LedgerUnavailable(why)
     try:
@@ -123,29 +126,20 @@ async def open_ledger(url: str, auto_migrate: bool, *, busy_timeout_ms: int = 50
             await readers.close()
 
 
-def database_path(url: str) -> Path:
-    """Raises: ValueError for a URL that does not name a file."""
-    scheme, separator, name = url.partition(":///")
-    if scheme != "sqlite" or not separator or not name or str(Path(name)) == ":memory:" or "?" in name:
-        raise ValueError(f"{url!r} is not sqlite:///relative/path or sqlite:////absolute/path")
-    return Path(name)
-
-
-def back_up(url: str, target: Path) -> None:
+def back_up(settings: SqliteSettings, target: Path) -> None:
     """Raises: as `LedgerFactory.back_up`."""
-    backup.back_up(database_path(url), target)
+    backup.back_up(settings.path, target)
 
 
-def restore(source: Path, url: str, replace: bool) -> Path | None:
+def restore(source: Path, settings: SqliteSettings, replace: bool) -> Path | None:
     """Raises: as `LedgerFactory.restore`."""
-    return backup.restore(source, database_path(url), replace=replace)
+    return backup.restore(source, settings.path, replace=replace)
 
 
-def problem(url: str) -> str | None:
+def problem(settings: SqliteSettings) -> str | None:
     """As `LedgerFactory.problem`."""
-    path = database_path(url)
-    why = obstacle(path)
-    return None if why is None else f"{str(path)!r} cannot be opened: {why}"
+    why = obstacle(settings.path)
+    return None if why is None else f"{str(settings.path)!r} cannot be opened: {why}"
 
 
-factory = LedgerFactory(open=open_ledger, back_up=back_up, restore=restore, problem=problem)
+factory = LedgerFactory(settings=SqliteSettings, open=open_ledger, back_up=back_up, restore=restore, problem=problem)

@@ -209,7 +209,7 @@ async def running(
         on_built()
         await refuse_misfits(config, sources)
         ledgers = registry.ledger(config.storage.url)
-        async with ledgers.open(config.storage.url, config.storage.auto_migrate) as ledger:
+        async with ledgers.open(config.storage.settings, config.storage.auto_migrate) as ledger:
             secret = await ledger.secret("page-token")
             secrets = await build.adapter_secrets(config.storage, ledger)
             push = await build.build_push(config.push, config.server.public_url, ledger, clock)

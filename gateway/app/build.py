@@ -15,8 +15,9 @@ from gateway.a2a.tool_calls import Visibility, VisibilityRule
 from gateway.a2a.wire import v1_0, v1_1
 from gateway.app.approvals import approval_rule
 from gateway.config.agents import AgentConfig, ExtendedCardConfig, check_window
-from gateway.config.gateway import GatewayConfig, PushConfig, StorageConfig
+from gateway.config.gateway import GatewayConfig, PushConfig
 from gateway.config.plugins import Registry
+from gateway.config.storage import StorageCommon
 from gateway.config.tools import ToolCallsConfig, ToolConfig
 from gateway.core.agents import Agent, AgentPolicies, Agents
 from gateway.core.described_card import AgentCards, DescribedCard
@@ -233,7 +234,7 @@ def published_keys(config: GatewayConfig, push: "Push | None") -> bytes | None:
     return key_set(keys)
 
 
-async def adapter_secrets(config: StorageConfig, ledger: Ledger) -> AdapterSecrets:
+async def adapter_secrets(config: StorageCommon, ledger: Ledger) -> AdapterSecrets:
     """Raises: LedgerUnavailable."""
     key = config.encryption_key
     return AdapterSecrets(key.get_secret_value().encode() if key is not None else await ledger.secret("adapters"))

@@ -9,12 +9,14 @@ from functools import partial
 from typing import Any
 
 import structlog
+from pydantic import BaseModel
 
 from gateway.app.application import Gateway, running
 from gateway.app.grpc_port import open_grpc
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid
+from gateway.config.storage import StorageConfig
 from gateway.http.server import HttpServer, Signals, listen
 
 log = structlog.get_logger("gateway.app.process")
@@ -76,7 +78,7 @@ async def serve(
 
 
 def _log_built(config: GatewayConfig) -> None:
-    log.info("start.agents", agents=list(config.agents), tools=list(config.tools), database=config.storage.url)
+    log.info("start.agents", agents=list(config.agents), tools=list(config.tools), database=config.storage.address)
 
 
 async def _reload_on_signal(
@@ -110,11 +112,19 @@ def _changed(old: GatewayConfig, new: GatewayConfig) -> list[str]:
     """The changed settings that need a restart, without those that are derived from others."""
     changed = []
     for section in _FIXED:
-        before, after = getattr(old, section), getattr(new, section)
-        names = [name for name in type(before).model_fields if getattr(before, name) != getattr(after, name)]
-        given = before.model_fields_set | after.model_fields_set
-        changed += [f"{section}.{name}" for name in names if name in given]
+        (before, given), (after, given_too) = _keys(getattr(old, section)), _keys(getattr(new, section))
+        names = [name for name in before | after if before.get(name) != after.get(name)]
+        changed += [f"{section}.{name}" for name in names if name in given | given_too]
     return changed
+
+
+def _keys(section: BaseModel) -> tuple[dict[str, object], set[str]]:
+    """The values by their keys, and the keys that are given."""
+    if not isinstance(section, StorageConfig):
+        return dict(section), section.model_fields_set
+    (own, own_given), common = _keys(section.settings), dict(section)
+    del common["settings"]
+    return own | common, section.model_fields_set - {"settings"} | (own_given - common.keys())
 
 
 async def _wait_drained(gateway: Gateway, signals: Signals, grace: float) -> None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, SecretBytes, SecretStr
 from gateway.config.agents import AgentConfig
 from gateway.config.gateway import GatewayConfig
 from gateway.config.problems import without_credentials
+from gateway.config.storage import StorageConfig
 from gateway.config.tools import ToolConfig
 from gateway.config.yaml import scalar
 
@@ -36,8 +37,12 @@ def escape_references(text: str) -> str:
 
 def dump(config: GatewayConfig) -> str:
     """The whole file. It loads again to the same configuration, except for masked values."""
-    sections = [name for name in type(config).model_fields if name not in {"tools", "agents"}]
-    lines = [*_fields(config, sections, "")]
+    lines: list[str] = []
+    for name in type(config).model_fields:
+        if name == "storage":
+            lines += ["storage:", *_entry(config.storage, "  ")]
+        elif name not in {"tools", "agents"}:
+            lines += _fields(config, [name], "")
     for key, entries in (("tools", config.tools), ("agents", config.agents)):
         lines.append(f"{key}:" if entries else f"{key}: {{}}{_DEFAULT}")
         for name, entry in entries.items():
@@ -45,7 +50,7 @@ def dump(config: GatewayConfig) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _entry(entry: AgentConfig | ToolConfig, indent: str) -> Iterator[str]:
+def _entry(entry: AgentConfig | ToolConfig | StorageConfig, indent: str) -> Iterator[str]:
     common = [name for name in type(entry).model_fields if name not in {"name", "settings"}]
     yield from _fields(entry, common, indent)
     own = type(entry.settings).model_fields

@@ -2,11 +2,10 @@
 default and unit are declared with it."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import Url, ValidationError
 
 from gateway.a2a.nesting import DEEPEST
@@ -27,19 +26,17 @@ from gateway.config.settings import (
     Text,
     TimeLimit,
     WebUrl,
-    base_dir,
     duration,
     size,
 )
+from gateway.config.storage import StorageCommon, StorageConfig
 from gateway.config.tools import ToolConfig
 from gateway.foundation.addresses import http_url, is_loopback, local_url
 from gateway.foundation.clock import ID_LENGTH
 from gateway.foundation.tls import check_certificate
-from gateway.ledger.leases import LONGEST_LEASE
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
-_SQLITE = "sqlite:///"
 _SMALLEST_DEPTH = 8
 """Levels of the deepest request that only has what A2A defines: credentials for push notifications, sent with a message."""
 
@@ -79,15 +76,6 @@ def _in_ascii(url: str) -> str:
         raise ValueError("must have a host that is a name: its ASCII form (IDNA) cannot be made") from error
     port = "" if parts.port is None else f":{parts.port}"
     return parts._replace(netloc=f"{host}{port}").geturl()
-
-
-def _sqlite_url(value: str, info: ValidationInfo) -> str:
-    path = value.removeprefix(_SQLITE)
-    if path == value:
-        raise ValueError("must start with sqlite:/// (the only storage there is): sqlite:///./data/gateway.db")
-    if path in {"", ":memory:"} or "?" in path:
-        raise ValueError("must name a file and nothing else: sqlite:///./data/gateway.db")
-    return f"{_SQLITE}{base_dir(info) / Path(path)}"
 
 
 class TlsConfig(Settings):
@@ -149,28 +137,6 @@ class ServerConfig(Settings):
         if "public_url" not in self.model_fields_set:
             update["public_url"] = _public_address({"host": self.host, "port": port})
         return self.model_copy(update=update)
-
-
-class StorageConfig(Settings):
-    """Where contexts, tasks and events are kept."""
-
-    url: Annotated[str, AfterValidator(_sqlite_url)] = Field(
-        "sqlite:///./data/gateway.db",
-        validate_default=True,
-        description="sqlite:///PATH of the database file, relative to the folder of this file.",
-    )
-    auto_migrate: bool = Field(True, description="Bring the database to the current schema at start.")
-    lease_timeout: Duration = Field(
-        duration("5s"),
-        ge=duration("500ms"),
-        le=LONGEST_LEASE / 1000,
-        description="Silence after which a process that shares the database counts as dead and others take its turns.",
-    )
-    encryption_key: LongKey | None = Field(
-        None,
-        description="Encrypts secrets of backends, such as tokens of a conversation, in the database; a key in the database "
-        "itself when not given.",
-    )
 
 
 class ApiKeysConfig(Settings):
@@ -334,11 +300,11 @@ class CardsConfig(Settings):
 
 
 class GatewaySections(Settings):
-    """Everything but the agents and the tools."""
+    """Everything that needs no plug-in: all but the agents, the tools, and what a kind of storage has for itself."""
 
     version: Literal[1] = Field(description="Version of this file's format: 1.")
     server: ServerConfig = Field(ServerConfig(), description="Where the gateway listens.")
-    storage: StorageConfig = Field(StorageConfig(), description="Where state is kept.")
+    storage: StorageCommon = Field(StorageCommon(), description="Where state is kept.")
     auth: AuthConfig = Field(AuthConfig(), description="Who may call.")
     limits: LimitsConfig = Field(LimitsConfig(), description="What one caller may ask for.")
     retention: RetentionConfig = Field(RetentionConfig(), description="How long things are kept.")
@@ -351,6 +317,7 @@ class GatewaySections(Settings):
 class GatewayConfig(GatewaySections):
     """The configuration of a gateway: where it listens, where it keeps state, and its agents."""
 
+    storage: StorageConfig = Field(description="Where state is kept.")
     tools: Mapping[str, ToolConfig] = Field({}, description="Sources of tools, by the name that agents use.")
     agents: Mapping[str, AgentConfig] = Field(
         min_length=1, description="The agents, by the name that their URLs carry."

@@ -1,5 +1,6 @@
 """The JSON Schema (draft 2020-12) of gateway.yaml, for editors. Law: every scalar may be a `${...}`."""
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -9,7 +10,8 @@ from pydantic_core import core_schema
 
 from gateway.config.gateway import GatewayConfig, GatewaySections
 from gateway.config.settings import NAME
-from gateway.config.shape import AGENTS, SECTIONS, PluginTypes, Section
+from gateway.config.shape import AGENTS, SECTIONS, STORAGE, PluginTypes, Section, storage_scheme
+from gateway.config.storage import StorageCommon
 
 Schema = dict[str, Any]
 
@@ -20,14 +22,14 @@ _DEFS = "#/$defs/"
 
 
 def schema(plugins: PluginTypes) -> Schema:
-    """The schema of the file, with one alternative for each type of agent and of tools."""
+    """The schema of the file, with one alternative for each type of agent and of tools, and each kind of storage."""
     models = {
         (key, name): model
-        for key in SECTIONS
+        for key in (*SECTIONS, STORAGE)
         for name in plugins.known(key)
         if (model := plugins.settings_model(key, name)) is not None
     }
-    common = [section.common for section in SECTIONS.values()]
+    common = [*(section.common for section in SECTIONS.values()), StorageCommon]
     wanted: tuple[type[BaseModel], ...] = (GatewaySections, *common, *dict.fromkeys(models.values()))
     references, whole = models_json_schema([(model, "validation") for model in wanted], schema_generator=_Generator)
     definitions: Schema = whole["$defs"]
@@ -38,8 +40,15 @@ def schema(plugins: PluginTypes) -> Schema:
 
     root = definition(GatewaySections)
     entries = {
-        entry_name(key, name): _entry(SECTIONS[key], name, definition(SECTIONS[key].common), definition(model))
+        entry_name(key, name): _storage(name, definition(StorageCommon), definition(model))
+        if key == STORAGE
+        else _entry(SECTIONS[key], name, definition(SECTIONS[key].common), definition(model))
         for (key, name), model in models.items()
+    }
+    storage = {
+        "description": GatewayConfig.model_fields[STORAGE].description,
+        # A URL from a variable may be of any kind.
+        "anyOf": [{"$ref": _DEFS + entry_name(STORAGE, name)} for key, name in models if key == STORAGE],
     }
     maps = {
         key: _map(key, [entry_name(key, name) for other, name in models if other == key], required=key == AGENTS.key)
@@ -48,7 +57,7 @@ def schema(plugins: PluginTypes) -> Schema:
     root = root | {
         "title": "gateway.yaml",
         "description": GatewayConfig.__doc__,
-        "properties": root["properties"] | maps,
+        "properties": root["properties"] | {STORAGE: storage} | maps,
         "required": [*root["required"], AGENTS.key],
     }
     definitions = {name: _with_references(body) for name, body in (definitions | entries).items()}
@@ -63,7 +72,7 @@ def schema(plugins: PluginTypes) -> Schema:
 
 
 def entry_name(key: str, kind: str) -> str:
-    """The definition of an entry of this type in `agents` or `tools`."""
+    """The definition of an entry of this type in `agents` or `tools`, or of this kind of storage."""
     return f"{key.removesuffix('s')}:{kind}"
 
 
@@ -94,6 +103,22 @@ def _entry(section: Section, kind: str, common: Schema, settings: Schema) -> Sch
         "description": settings.get("description", f"{section.noun.capitalize()} of type {kind}."),
         "properties": settings.get("properties", {}) | common["properties"] | {"type": type_key},
         "required": list(dict.fromkeys(required)),
+        "additionalProperties": settings.get("additionalProperties", True),
+    }
+
+
+def _storage(kind: str, common: Schema, settings: Schema) -> Schema:
+    """The section with a URL of this kind. It has to be given where the default is of another kind."""
+    url = common["properties"]["url"] | settings["properties"]["url"] | {"pattern": f"^{re.escape(kind)}:"}
+    required = [name for name in settings.get("required", ()) if name != "url"]
+    if kind != storage_scheme({}):
+        required = ["url", *required]
+        url.pop("default")
+    return {
+        "type": "object",
+        "description": settings.get("description", f"Storage of kind {kind}."),
+        "properties": settings["properties"] | common["properties"] | {"url": url},
+        "required": required,
         "additionalProperties": settings.get("additionalProperties", True),
     }
 

@@ -17,6 +17,7 @@ from gateway.config.overrides import ENVIRONMENT, override_from_environment, ove
 from gateway.config.problems import ConfigInvalid, KeyPath, Place, Problem, display, path_text
 from gateway.config.settings import NAME, Settings
 from gateway.config.shape import PluginTypes, Section, Shape
+from gateway.config.storage import DEFAULT_URL, StorageCommon, StorageConfig
 from gateway.config.tools import ToolConfig
 from gateway.config.yaml import Document, References, read, scalar
 from gateway.core.tools.approval_rules import may_fit
@@ -88,14 +89,38 @@ class _Builder:
         data = self._mapping()
         if data is None:
             return None
-        sections = self._fit(
-            GatewaySections, {key: value for key, value in data.items() if key not in shape.SECTIONS}, ()
-        )
+        others = {key: value for key, value in data.items() if key not in shape.SECTIONS}
+        given = data.get(shape.STORAGE)
+        if isinstance(given, dict):
+            others[shape.STORAGE] = _common_keys(StorageCommon, given)
+        sections = self._fit(GatewaySections, others, ())
+        store = self._store(given) if isinstance(given, dict) else None
         tools = self._tools(data.get("tools", {}))
         agents = self._agents(data)
-        if self._document.all_problems() or sections is None:
+        if self._document.all_problems() or sections is None or store is None:
             return None
-        return GatewayConfig(**dict(sections), tools=tools, agents=agents)
+        storage = _with_settings(StorageConfig, sections.storage, settings=store, url=dict(store)["url"])
+        return GatewayConfig(**dict(sections) | {"storage": storage}, tools=tools, agents=agents)
+
+    def _store(self, given: dict[str, object]) -> BaseModel | None:
+        """The settings of the storage that its kind has for itself, and of its URL."""
+        path: KeyPath = (shape.STORAGE,)
+        model = shape.storage_model(self._plugins, self._document.data)
+        self._check_scheme((*path, "url"), given, model, self._plugins.known(shape.STORAGE))
+        own = {"url": DEFAULT_URL} | given
+        return None if model is None else self._fit(model, _own_keys(StorageCommon, model, own), path)
+
+    def _check_scheme(
+        self, path: KeyPath, given: dict[str, object], model: type[BaseModel] | None, known: Sequence[str]
+    ) -> None:
+        url, installed = given.get("url", DEFAULT_URL), f"installed: {', '.join(sorted(known))}"
+        if model is not None or not isinstance(url, str) or not url:
+            return
+        scheme = shape.storage_scheme(given)
+        if scheme is None:
+            self._add_problem(path, f"must begin with the kind of storage, as {DEFAULT_URL}; {installed}")
+        else:
+            self._add_problem(path, f"unknown kind of storage {display(scheme)}; {_hint(scheme, known)}{installed}")
 
     def server(self) -> ServerConfig | None:
         data = self._mapping()
@@ -169,18 +194,13 @@ class _Builder:
             return None
         model = shape.settings_model(self._plugins, self._document.data, section, name)
         self._check_type((*path, "type"), data, model, self._plugins.known(section.key))
-        common_keys = shape.fields(section.common)
-        common = self._fit(section.common, {key: data[key] for key in data if key in common_keys}, path)
+        common = self._fit(section.common, _common_keys(section.common, data), path)
         if model is None:  # the other keys cannot be checked
             return None
-        # A type that declares a common key, such as `history`, gets its value too.
-        own_keys = shape.fields(model)
-        own = {key: data[key] for key in data if key not in common_keys or key in own_keys}
-        settings = self._fit(model, own, path, name)
+        settings = self._fit(model, _own_keys(section.common, model, data), path, name)
         if common is None or settings is None or not is_name:
             return None
-        given = common.model_fields_set | {"name", "settings"}
-        return entry.model_construct(given, **dict(common), name=name, settings=settings)
+        return _with_settings(entry, common, name=name, settings=settings)
 
     def _check_type(
         self, path: KeyPath, entry: dict[str, object], model: type[BaseModel] | None, known: Sequence[str]
@@ -257,6 +277,22 @@ class _Builder:
             inside = path_text(path[len(known) :])
             name = place.name + (f".{inside}" if inside and not inside.startswith("[") else inside)
         self._document.problems.append(Problem(place.file, line, column, name, message))
+
+
+def _common_keys(common: type[BaseModel], data: dict[str, object]) -> dict[str, object]:
+    keys = shape.fields(common)
+    return {key: data[key] for key in data if key in keys}
+
+
+def _own_keys(common: type[BaseModel], model: type[BaseModel], data: dict[str, object]) -> dict[str, object]:
+    """The keys of the type. One that declares a common key, such as `history`, gets its value too."""
+    common_keys, keys = shape.fields(common), shape.fields(model)
+    return {key: data[key] for key in data if key not in common_keys or key in keys}
+
+
+def _with_settings(entry: type[M], common: BaseModel, **others: object) -> M:
+    """The entry of these common keys and others, which are valid already."""
+    return entry.model_construct(common.model_fields_set | (others.keys() - dict(common)), **dict(common) | others)
 
 
 def _hint(word: str, known: Iterable[str]) -> str:

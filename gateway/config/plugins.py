@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model
 
-from gateway.ledger.port import LedgerFactory
+from gateway.ledger.port import AnyLedgerFactory, LedgerFactory
 from gateway.ports.adapter import AdapterFactory, AnyAdapterFactory
 from gateway.ports.targets import Shorthand
 from gateway.ports.tools import AnyToolFactory, ToolFactory, ToolSource
@@ -18,7 +18,7 @@ ADAPTERS = "a2a_gateway.adapters"
 TARGETS = "a2a_gateway.targets"
 TOOLS = "a2a_gateway.tools"
 LEDGERS = "a2a_gateway.ledgers"
-_GROUPS = {"agents": ADAPTERS, "tools": TOOLS}
+_GROUPS = {"agents": ADAPTERS, "tools": TOOLS, "storage": LEDGERS}
 
 F = TypeVar("F")
 
@@ -54,24 +54,31 @@ class Registry:
         return tuple(_installed_shorthand(kind) for kind in sorted(_entries(TARGETS)))
 
     def known(self, section: str) -> tuple[str, ...]:
-        """The types that the section `agents` or `tools` of the file may name."""
+        """The types that the section `agents` or `tools` of the file may name, or the schemes of `storage`."""
         return tuple(sorted(_entries(_GROUPS[section])))
 
     def settings_model(self, section: str, kind: str) -> type[BaseModel] | None:
         """The pydantic model of the type's own keys, None for an unknown type.
 
         For a plug-in that cannot be used it is a model that refuses every entry, so that the reason is reported at the
-        entry's `type`, together with all other problems of the file.
+        entry's `type`, or at the `url` of the storage, together with all other problems of the file.
         """
         if kind not in _entries(_GROUPS[section]):
             return None
+        factory: AnyAdapterFactory | AnyToolFactory | AnyLedgerFactory
         try:
-            factory: AnyAdapterFactory | AnyToolFactory = (
-                self.factory(kind) if section == "agents" else self.tool_factory(kind)
-            )
+            match section:
+                case "agents":
+                    factory = self.factory(kind)
+                case "tools":
+                    factory = self.tool_factory(kind)
+                case _:
+                    factory = self.ledger(kind)
         except ValueError as error:
-            return _refusing(str(error))
+            return _refusing("url" if section == "storage" else "type", str(error))
         model: type[BaseModel] = factory.settings
+        if section == "storage" and "url" not in model.model_fields:
+            return _refusing("url", f"the plug-in {kind!r} cannot be used: its settings have no `url`")
         return model
 
     def takes_tools(self, kind: str) -> bool:
@@ -93,8 +100,8 @@ class Registry:
         """Raises: ValueError for settings that cannot work."""
         return self.tool_factory(kind).build(settings)
 
-    def ledger(self, url: str) -> LedgerFactory:
-        """Raises: ValueError for a URL that no plug-in serves."""
+    def ledger(self, url: str) -> AnyLedgerFactory:
+        """The ledgers of a URL, or of its scheme. Raises: ValueError for one that no plug-in serves."""
         return _plug_in(LEDGERS, url.partition(":")[0], LedgerFactory)
 
 
@@ -166,9 +173,12 @@ def _package(entry: EntryPoint) -> str:
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "an unknown package"
 
 
-def _refusing(why: str) -> type[BaseModel]:
+def _refusing(key: str, why: str) -> type[BaseModel]:
+    """A model that refuses the value of this key."""
+
     def refuse(_: object) -> NoReturn:
         raise ValueError(why)
 
     refused: Any = Annotated[Any, BeforeValidator(refuse)]
-    return create_model("Unusable", __config__=ConfigDict(extra="allow"), type=(refused, ...))
+    fields: dict[str, Any] = {key: (refused, ...)}
+    return create_model("Unusable", __config__=ConfigDict(extra="allow"), **fields)

@@ -10,6 +10,7 @@ _SHOWN = 60
 _CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]+@")
 _PERHAPS_CREDENTIALS = re.compile(r"(?<=://).*@", re.DOTALL)
 """In a value that may be a URL with characters in its password that no URL may have there."""
+_PASSWORD = re.compile(r"(?<=[?&])(\w*password)=[^&\s]+", re.IGNORECASE)
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _STEP = re.compile(r"\[([0-9]+)\]|([A-Za-z0-9_-]+)")
 
@@ -87,7 +88,7 @@ def display(value: object, text: str | None = None) -> str:
 
 def without_credentials(text: str) -> str:
     """The text without the credentials of the URLs in it."""
-    return _CREDENTIALS.sub("***@", text)
+    return _PASSWORD.sub(r"\1=***", _CREDENTIALS.sub("***@", text))
 
 
 def read_path(text: str) -> KeyPath:

@@ -19,13 +19,15 @@ from gateway.config.agents import AgentCommon
 from gateway.config.gateway import GatewayConfig
 from gateway.config.problems import KeyPath, Place, display
 from gateway.config.settings import EXPECTED, duration, duration_text, size, size_text
+from gateway.config.storage import DEFAULT_URL, StorageCommon
 from gateway.config.tools import ToolCommon
 from gateway.config.yaml import scalar
 from gateway.foundation.text import did_you_mean
 
 
 class PluginTypes(Protocol):
-    """The installed types of agents and of tool sources, by the section of the file (`agents`, `tools`)."""
+    """The installed types of agents, of tool sources and of storage, by the section of the file (`agents`, `tools`,
+    `storage`). The type of storage is the scheme of its URL."""
 
     def known(self, section: str) -> Sequence[str]: ...
 
@@ -49,10 +51,15 @@ class Section(msgspec.Struct, frozen=True):
 AGENTS = Section("agents", "an agent", AgentCommon)
 TOOLS = Section("tools", "a source", ToolCommon)
 SECTIONS = {section.key: section for section in (AGENTS, TOOLS)}
+STORAGE = "storage"
+"""The section that is one entry of this kind; what a file says of it may be wanting altogether."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What may stand at a path of the file. Two models describe an entry: the common keys, and those of its type."""
+    """What may stand at a path of the file. Two models describe an entry, and the storage: the common keys, and those of
+    its type."""
 
     plugins: PluginTypes
     data: object
@@ -77,7 +84,7 @@ class Shape(msgspec.Struct, frozen=True):
         return next((field.description for field in found if field is not None and field.description), None)
 
     def is_secret(self, path: KeyPath) -> bool:
-        return any(_holds_secret(kind) for kind in self._kinds(path))
+        return path == (STORAGE, "url") or any(_holds_secret(kind) for kind in self._kinds(path))
 
     def _models(self, path: KeyPath) -> list[type[BaseModel]]:
         return [kind for kind in self._kinds(path) if _is_model(kind)]
@@ -88,6 +95,9 @@ class Shape(msgspec.Struct, frozen=True):
         if len(path) > 1 and (section := SECTIONS.get(str(path[0]))) is not None:
             model = settings_model(self.plugins, self.data, section, path[1])
             kinds, rest = [section.common, *([model] if model else [])], path[2:]
+        elif path and path[0] == STORAGE:
+            model = storage_model(self.plugins, self.data)
+            kinds, rest = [StorageCommon, *([model] if model else [])], path[1:]
         for key in rest:
             kinds = [below for kind in kinds for below in _below(kind, key)]
         return kinds
@@ -99,6 +109,18 @@ def settings_model(plugins: PluginTypes, data: object, section: Section, entry: 
         case {"type": str() as kind}:
             return plugins.settings_model(section.key, kind)
     return None
+
+
+def storage_scheme(storage: object) -> str | None:
+    """The scheme of the URL in the section; None where that has none."""
+    url = storage.get("url", DEFAULT_URL) if isinstance(storage, dict) else None
+    found = _SCHEME.match(url) if isinstance(url, str) else None
+    return found and found[1]
+
+
+def storage_model(plugins: PluginTypes, data: object) -> type[BaseModel] | None:
+    scheme = storage_scheme(data.get(STORAGE, {}) if isinstance(data, dict) else None)
+    return None if scheme is None else plugins.settings_model(STORAGE, scheme)
 
 
 def _is_model(kind: object) -> bool:

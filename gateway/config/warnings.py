@@ -22,7 +22,8 @@ def warnings(config: GatewayConfig, env: Mapping[str, str], plugins: PluginTypes
         name: {key: {"type": entry.type} for key, entry in section.items()}
         for name, section in (("agents", config.agents), ("tools", config.tools))
     }
-    yield from misspelled_variables(env, entries, Shape(plugins, entries))
+    kinds = entries | {"storage": {"url": config.storage.url}}
+    yield from misspelled_variables(env, kinds, Shape(plugins, kinds))
 
 
 def _is_unspecified(host: str) -> bool:

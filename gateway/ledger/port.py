@@ -4,7 +4,7 @@ and `a2a`, nothing else; a user names the smallest part that it needs."""
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -233,17 +233,35 @@ class Ledger(
         fails too."""
 
 
-class LedgerFactory(msgspec.Struct, frozen=True):
-    """What an entry point of the group `a2a_gateway.ledgers` names; the entry's name is the URL's scheme.
+class LedgerSettings(Protocol):
+    """What the settings of every kind of ledger have."""
 
-    `back_up(url, target)` copies the ledger to a new file while it is used. `restore(source, url, replace)` puts such a
-    file in its place and returns where the ledger that it replaced is kept, if there was one. Both raise ValueError for a
-    wrong URL, FileExistsError for what may not be replaced, LedgerUnavailable (with the trouble `locked` for a ledger that is
-    in use), and OSError. None where the store has tools of its own. `problem(url)` says what keeps this machine from
-    opening the ledger, as far as that shows without opening it; None where nothing does.
+    @property
+    def url(self) -> str: ...
+
+
+S = TypeVar("S", bound=LedgerSettings)
+
+
+class LedgerFactory(msgspec.Struct, Generic[S], frozen=True):
+    """A kind of ledger. An entry point of the group `a2a_gateway.ledgers` names one; the entry's name is the URL's scheme.
+
+    `settings` is a pydantic model (frozen, extra keys forbidden) of the kind's own keys of the section `storage`, and of
+    `url`: the model checks it and completes it, relative paths for one, without network. `open(settings, auto_migrate)` is
+    the ledger while its block runs; `auto_migrate` allows to make its schema or to bring it up to date. It raises
+    LedgerUnavailable. `back_up(settings, target)` copies the ledger to a new file while it is used.
+    `restore(source, settings, replace)` puts such a file in its place and returns where the ledger that it replaced is
+    kept, if there was one. Both raise FileExistsError for what may not be replaced, LedgerUnavailable (with the trouble
+    `locked` for a ledger that is in use), and OSError. None where the store has tools of its own. `problem(settings)` says
+    what keeps this machine from opening the ledger, as far as that shows without opening it; None where nothing does.
+    No text, of an error or a log line, quotes the credentials of a URL.
     """
 
-    open: Callable[[str, bool], AbstractAsyncContextManager[Ledger]]
-    back_up: Callable[[str, Path], None] | None = None
-    restore: Callable[[Path, str, bool], Path | None] | None = None
-    problem: Callable[[str], str | None] | None = None
+    settings: type[S]
+    open: Callable[[S, bool], AbstractAsyncContextManager[Ledger]]
+    back_up: Callable[[S, Path], None] | None = None
+    restore: Callable[[Path, S, bool], Path | None] | None = None
+    problem: Callable[[S], str | None] | None = None
+
+
+AnyLedgerFactory = LedgerFactory[Any]

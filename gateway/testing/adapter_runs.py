@@ -8,18 +8,8 @@ import pytest
 from gateway.ports.adapter import Adapter, AdapterEvent, CallStarted, ServiceRequest, TextDelta
 from gateway.ports.capabilities import CanCancel, CanFetch, CanResume, CanWithdraw, Fate, Ongoing
 from gateway.ports.conversation import HandleKind
-from gateway.testing.adapter_scripts import (
-    bounded,
-    collect,
-    completed,
-    follow_up,
-    of_type,
-    request,
-    require,
-    skip,
-    text,
-    time_limit,
-)
+from gateway.testing.adapter_scripts import collect, completed, follow_up, of_type, request, skip, text
+from gateway.testing.checks import bounded, require, time_limit
 
 
 class RunTests:

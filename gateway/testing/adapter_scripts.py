@@ -1,10 +1,8 @@
 """Calls of an adapter in tests: requests as the core makes them, and checks of the events. Law: every wait has a bound."""
 
-import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Awaitable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
@@ -14,10 +12,9 @@ from gateway.a2a.model import Json, Message, Part, Role
 from gateway.ports import adapter as port
 from gateway.ports.conversation import AssistantItem, CallItem, Item, OutputItem, StorageOwner, UserItem
 from gateway.ports.tools import ToolDeclaration
+from gateway.testing.checks import BOUND, require, time_limit
 
 T = TypeVar("T")
-BOUND = 30.0
-"""Seconds after which an expected event counts as missing."""
 
 
 def message(words: str) -> Message:
@@ -145,34 +142,12 @@ def only(events: Sequence[port.AdapterEvent], kind: type[T]) -> T:
     return found[0]
 
 
-def require(holds: bool, otherwise: str) -> None:
-    """An assertion with a text, also where pytest does not rewrite this module, and under `python -O`."""
-    if not holds:
-        raise AssertionError(otherwise)
-
-
 def require_json(events: Sequence[port.AdapterEvent]) -> None:
     for event in events:
         try:
             json.dumps(msgspec.to_builtins(event), allow_nan=False, ensure_ascii=False).encode()
         except (TypeError, ValueError) as error:
             raise AssertionError(f"{event!r} carries what is no JSON: {error}") from error
-
-
-@asynccontextmanager
-async def time_limit(what: str) -> AsyncGenerator[None]:
-    """Raises: AssertionError when `what` does not happen in time."""
-    try:
-        async with asyncio.timeout(BOUND):
-            yield
-    except TimeoutError as error:
-        raise AssertionError(f"{what}: not within {BOUND:g} s") from error
-
-
-async def bounded(awaitable: Awaitable[T], what: str) -> T:
-    """Raises: as `time_limit`."""
-    async with time_limit(what):
-        return await awaitable
 
 
 def skip(hook: str, *_unused: object) -> NoReturn:

@@ -18,7 +18,6 @@ from gateway.ports import adapter as port
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 from gateway.testing.adapter_runs import RunTests
 from gateway.testing.adapter_scripts import (
-    bounded,
     collect,
     completed,
     failure,
@@ -27,12 +26,12 @@ from gateway.testing.adapter_scripts import (
     of_type,
     only,
     request,
-    require,
     require_json,
     skip,
     text,
 )
 from gateway.testing.adapter_tools import ToolTests
+from gateway.testing.checks import bounded, require
 
 _AWKWARD = 'quotes " and \\, tab\t, line\nbreak, \u2028, \u0085, \u00e9, \U0001f30d, [DONE], data: {}'
 _PERHAPS_PROCESSED = frozenset(port.ErrorClass) - port.NOT_PROCESSED

@@ -21,11 +21,11 @@ from gateway.testing.adapter_scripts import (
     of_type,
     request,
     request_with_outputs,
-    require,
     require_json,
     skip,
     text,
 )
+from gateway.testing.checks import require
 
 _TOOLS = tuple(
     ToolDeclaration(name, f"The {name} of a city.", {"type": "object", "properties": {"city": {"type": "string"}}})

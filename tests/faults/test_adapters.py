@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from pydantic import BaseModel
 
 from gateway.a2a.model import Part
 from gateway.config.plugins import Registry
@@ -139,8 +140,8 @@ class _Plugins(Registry):
     def known_types(self) -> tuple[str, ...]:
         return ("broken",)
 
-    def settings_model(self, section: str, kind: str) -> type[_Settings]:
-        return _Settings
+    def settings_model(self, section: str, kind: str) -> type[BaseModel] | None:
+        return _Settings if section == "agents" else super().settings_model(section, kind)
 
     def factory(self, adapter_type: str) -> AnyAdapterFactory:
         factory: AdapterFactory[Any] = AdapterFactory(_Settings, lambda _: _Adapter(), "", ())

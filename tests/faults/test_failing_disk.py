@@ -15,10 +15,11 @@ from typing import Any
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from gateway.config.plugins import Registry
 from gateway.ledger.calls import RESTARTED
-from gateway.ledger.port import LedgerFactory
+from gateway.ledger.port import AnyLedgerFactory
 from storage.ledger import open_ledger
 from tests.a2a_client import A2A, COMPLETED, Json, a2a_http, failed, streamed_text, text_of, user_message, why
 from tests.faults.paused_agents import PausedAgents, paused_agents
@@ -162,8 +163,8 @@ async def test_nothing_is_acknowledged_that_a_failing_disk_did_not_take(tmp_path
 class _Impatient(Registry):
     """A tenth of the usual time."""
 
-    def ledger(self, url: str) -> LedgerFactory:
-        return LedgerFactory(open=partial(open_ledger, busy_timeout_ms=500))
+    def ledger(self, url: str) -> AnyLedgerFactory:
+        return replace(super().ledger(url), open=partial(open_ledger, busy_timeout_ms=500))
 
 
 @pytest.mark.fault("D1")

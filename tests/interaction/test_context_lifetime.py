@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from gateway.config.plugins import Registry
 from gateway.config.settings import Settings
@@ -35,8 +36,8 @@ class _Plugins(Registry):
     def known_types(self) -> tuple[str, ...]:
         return ("forgetful",)
 
-    def settings_model(self, section: str, kind: str) -> type[_Settings]:
-        return _Settings
+    def settings_model(self, section: str, kind: str) -> type[BaseModel] | None:
+        return _Settings if section == "agents" else super().settings_model(section, kind)
 
     def factory(self, adapter_type: str) -> AnyAdapterFactory:
         factory: AdapterFactory[Any] = AdapterFactory(_Settings, lambda _: self._adapter, "", ())

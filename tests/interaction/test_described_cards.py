@@ -48,8 +48,8 @@ class _Plugins(Registry):
     def __init__(self, *adapters: DescribingAdapter) -> None:
         self._adapters_left = list(adapters)
 
-    def settings_model(self, section: str, kind: str) -> type[_Settings]:
-        return _Settings
+    def settings_model(self, section: str, kind: str) -> type[BaseModel] | None:
+        return _Settings if section == "agents" else super().settings_model(section, kind)
 
     def factory(self, kind: str) -> AnyAdapterFactory:
         found: AdapterFactory[Any] = AdapterFactory(_Settings, lambda _: self._adapters_left.pop(0), "", ())

@@ -17,6 +17,7 @@ import httpx2
 from gateway.core.history import INTERRUPTED
 from gateway.ledger.api_keys import MARK, ApiKey, IssueKey, RevokeKey, digest_of, shown
 from storage.ledger import open_ledger
+from storage.settings import SqliteSettings
 from tests.a2a_client import A2A, Frame, Json, Stream
 from tests.invariants import unsettled, violations
 from tests.ledgers import process
@@ -278,7 +279,7 @@ async def _wait_in_line(recording: Recording, http: httpx2.AsyncClient, agent: s
 
 async def _keys(recording: Recording) -> None:
     """A key in force, a revoked one and an expired one."""
-    async with open_ledger(f"sqlite:///{recording.database}", True) as ledger:
+    async with open_ledger(SqliteSettings(url=f"sqlite:///{recording.database}"), True) as ledger:
         for name, expires in (("good", None), ("revoked", None), ("expired", START + 1)):
             secret = (MARK + f"a-key-that-only-tests-have-{name}").ljust(len(MARK) + 43, "0")
             key = ApiKey(digest_of(secret), name, shown(secret), "ada", "", name == "good", START, expires)

@@ -12,7 +12,8 @@ from pydantic import TypeAdapter
 from gateway.config.json_schema import entry_name, schema
 from gateway.config.plugins import Registry
 from gateway.config.settings import Duration, Size
-from gateway.config.shape import SECTIONS, Section
+from gateway.config.shape import SECTIONS, STORAGE, Section
+from gateway.config.storage import StorageCommon
 
 Schema = dict[str, Any]
 
@@ -61,7 +62,9 @@ def reference() -> str:
     tables = _Tables(definitions)
     pages = [_BEGINNING, "## The file\n", tables.table(whole, [*whole["properties"]][:1], whole["required"])]
     for name, section in whole["properties"].items():
-        if "$ref" in section:
+        if name == STORAGE:
+            pages += _storage(tables, definitions, registry.known(STORAGE))
+        elif "$ref" in section:
             found = tables.resolve(section)
             pages += [f"## {name}\n", f"{found['description']}\n", tables.table(found)]
     for section in reversed(SECTIONS.values()):
@@ -73,6 +76,8 @@ _ABOUT = {
     "agents": "The agents, by the name that their URLs carry: `/a2a/NAME`. These keys are the same for every type:\n",
     "tools": "What models may call and the gateway runs ([tools](tools.md)): sources by the name that `agents.*.tools` "
     "uses. These keys are the same for every type:\n",
+    STORAGE: "Where contexts, tasks and events are kept. The scheme of `url` is the kind of storage. These keys are the same "
+    "for every kind:\n",
 }
 
 
@@ -88,6 +93,18 @@ def _entries(section: Section, tables: "_Tables", definitions: Schema, types: Se
         own = [key for key in entry["properties"] if key not in common]
         yield f"### type: {name}\n"
         yield tables.table(entry, own)
+
+
+def _storage(tables: "_Tables", definitions: Schema, kinds: Sequence[str]) -> Iterator[str]:
+    common = [key for key in StorageCommon.model_fields if key != "url"]
+    entries = [definitions[entry_name(STORAGE, kind)] for kind in kinds]
+    yield f"## {STORAGE}\n"
+    yield _ABOUT[STORAGE]
+    yield tables.table(entries[0], common)
+    for kind, entry in zip(kinds, entries, strict=True):
+        yield f"### url: {kind}\n"
+        yield f"{entry['description']}\n"
+        yield tables.table(entry, [key for key in entry["properties"] if key not in common])
 
 
 class _Tables:

@@ -17,10 +17,11 @@ def test_the_page_says_what_the_schema_says() -> None:
 def test_every_section_and_every_type_has_its_table() -> None:
     headings = [line for line in reference().splitlines() if line.startswith("#")]
     sections = [name for name in GatewaySections.model_fields if name != "version"]
+    kinds = [f"### url: {name}" for name in Registry().known("storage")]
     assert headings == [
         "# Configuration",
         "## The file",
-        *(f"## {name}" for name in sections),
+        *(line for name in sections for line in (f"## {name}", *(kinds if name == "storage" else ()))),
         "## tools",
         *(f"### type: {name}" for name in Registry().known("tools")),
         "## agents",

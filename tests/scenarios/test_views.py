@@ -13,6 +13,7 @@ from gateway.config.loader import load
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid
 from gateway.config.settings import Settings
+from gateway.config.storage import StorageConfig
 from gateway.ledger.calls import Complete, NewItem
 from gateway.ledger.errors import Conflict
 from gateway.ports.adapter import (
@@ -90,7 +91,7 @@ class _Strangers(Registry):
 def test_30_a_type_that_does_not_look_at_it_is_no_way_around() -> None:
     def config(**history: int) -> GatewayConfig:
         agent = AgentConfig(type="x", name="a", settings=Settings(), history=HistoryConfig(**history))
-        return GatewayConfig(version=1, agents={"a": agent})
+        return GatewayConfig(version=1, storage=StorageConfig(settings=Settings()), agents={"a": agent})
 
     build_agents(config(), _Strangers())
     with pytest.raises(ValueError, match=r"agents\.a: history\.max_tokens .* history\.owner is 'backend'"):

@@ -1,4 +1,4 @@
-"""Commit points of one conversation, to be changed with `replace`, and the rows that a commit has changed."""
+"""The rows that a commit has changed, and a ledger with its file."""
 
 import sqlite3
 from collections.abc import AsyncGenerator
@@ -6,133 +6,8 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
-from gateway.a2a.model import Message, Part, Role, TaskState
-from gateway.ledger.calls import Complete, Fail, NewItem, NewToolCall, Prepare
-from gateway.ledger.states import ServiceCallStatus, ToolCallStatus, TurnStatus
-from gateway.ledger.tasks import Append, EventRow, Finish
-from gateway.ledger.threads import Caller, ThreadRecord
-from gateway.ledger.turns import Accept, IdempotencyKey
-from gateway.ports.conversation import AssistantItem, CallItem, HandleKind, OutputItem, StorageOwner
 from storage.ledger import SqliteLedger, open_ledger
-
-ADA = Caller("ada", "acme")
-
-THREAD = ThreadRecord(
-    id="thread-1",
-    context="context-1",
-    agent="echo",
-    epoch=1,
-    owner=StorageOwner.BACKEND,
-    handle_kind=HandleKind.ROTATING,
-    handle=None,
-    generation=0,
-    adapter_state=None,
-)
-
-
-def says(text: str, role: Role = Role.USER) -> Message:
-    return Message(message_id="m", role=role, parts=(Part(text=text),))
-
-
-ACCEPT = Accept(
-    caller=ADA,
-    agent="echo",
-    now=1000,
-    context_row="context-1",
-    context_public="public-1",
-    thread=THREAD,
-    new_thread=True,
-    task="task-1",
-    new_task=True,
-    visible=True,
-    turn="turn-1",
-    message=says("hi"),
-    digest="digest-1",
-    key=IdempotencyKey("header", "key-1"),
-    event=EventRow("task-1", 1, 1, b'{"n":1}'),
-    last_event=1,
-    process="process-1",
-)
-
-FOLLOW_UP = replace(
-    ACCEPT,
-    now=2000,
-    context_public=None,
-    new_thread=False,
-    new_task=False,
-    turn="turn-2",
-    message=says("more"),
-    digest="digest-2",
-    key=None,
-    event=EventRow("task-1", 2, 2, b'{"n":2}'),
-    last_event=2,
-)
-
-PREPARE = Prepare(
-    thread="thread-1",
-    generation=0,
-    holder="process-1",
-    lease_until=9000,
-    turn="turn-1",
-    task="task-1",
-    service_call="call-1",
-    round=0,
-    attempt=0,
-    handle_in=None,
-    now=1100,
-    event=EventRow("task-1", 2, 2, b'{"n":2}'),
-)
-
-COMPLETE = Complete(
-    thread="thread-1",
-    generation=1,
-    turn="turn-1",
-    service_call="call-1",
-    handle_in=None,
-    handle_out="resp-1",
-    state={"seen": 1},
-    usage={"tokens": 7},
-    items=(
-        NewItem(CallItem("fc-1", "add", "{}"), provider_id="item-1", tool_call="tool-1"),
-        NewItem(OutputItem("fc-1", ""), tool_call="tool-1"),
-        NewItem(AssistantItem((Part(text="hello"),))),
-    ),
-    tool_calls=(NewToolCall("tool-1", 0, "fc-1", "add", "{}", "backend", ToolCallStatus.COMPLETED, None),),
-    sent=(1,),
-    now=1200,
-)
-
-FAIL = Fail(
-    thread="thread-1",
-    generation=1,
-    turn="turn-1",
-    service_call="call-1",
-    status=ServiceCallStatus.FAILED,
-    error_class="timed-out",
-    items=(NewItem(AssistantItem((Part(text="hel"),)), replayable=False),),
-    now=1200,
-)
-
-APPEND = Append(EventRow("task-1", 3, 5, b'{"n":3}\n{"n":4}\n{"n":5}'))
-
-FINISH = Finish(
-    task="task-1",
-    turn="turn-1",
-    thread="thread-1",
-    status=TurnStatus.COMPLETED,
-    failure_class=None,
-    state=TaskState.COMPLETED,
-    message=None,
-    events=EventRow("task-1", 6, 6, b'{"n":6}'),
-    last_event=6,
-    artifacts=b'[{"artifact":{"artifactId":"a","parts":[]}}]',
-    messages=b"[]",
-    usage=None,
-    visible=True,
-    now=1300,
-)
+from storage.settings import SqliteSettings
 
 Rows = dict[str, dict[tuple[object, ...], dict[str, object]]]
 
@@ -183,6 +58,6 @@ class Recorded:
 
 @asynccontextmanager
 async def recorded(path: Path, busy_timeout_ms: int = 5000) -> AsyncGenerator[Recorded, None]:
-    async with open_ledger(f"sqlite:///{path}", True, busy_timeout_ms=busy_timeout_ms) as ledger:
+    async with open_ledger(SqliteSettings(url=f"sqlite:///{path}"), True, busy_timeout_ms=busy_timeout_ms) as ledger:
         assert isinstance(ledger, SqliteLedger)
         yield Recorded(ledger, path)

@@ -12,6 +12,7 @@ import pytest
 
 from gateway.ledger.errors import LedgerUnavailable
 from storage.ledger import open_ledger
+from storage.settings import SqliteSettings
 from storage.worker import call_in_loop
 from tests.storage.write.test_writer import stored
 
@@ -71,7 +72,10 @@ async def test_a_ledger_that_gets_no_thread_is_unavailable(
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         with pytest.raises(LedgerUnavailable, match=told):
-            async with asyncio.timeout(10), open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}", True):
+            async with (
+                asyncio.timeout(10),
+                open_ledger(SqliteSettings(url=f"sqlite:///{tmp_path / 'ledger.db'}"), True),
+            ):
                 pass
 
 

@@ -49,6 +49,7 @@ from gateway.ports.capabilities import Backend
 from gateway.scheduling.leases import LeaseTimes
 from gateway.scheduling.runner import Runner
 from storage.ledger import factory
+from storage.settings import SqliteSettings
 from tests.support.scripted import Pause
 from tests.tool_call_vectors import faults
 
@@ -348,7 +349,9 @@ async def running_core(
     time = Time(prefix)
     time.now = now
     async with AsyncExitStack() as stack:
-        ledger = FragileLedger(await stack.enter_async_context(factory.open(f"sqlite:///{path}", True)))
+        ledger = FragileLedger(
+            await stack.enter_async_context(factory.open(SqliteSettings(url=f"sqlite:///{path}"), True))
+        )
         before(ledger)
         fanout = Fanout(limits or StreamLimits())
         waits = Waits()

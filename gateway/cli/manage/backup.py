@@ -13,16 +13,16 @@ from gateway.ledger.errors import LedgerUnavailable
 
 def back_up(file: Path, target: Path) -> None:
     """Raises: Stop."""
-    url = load_file(file).storage.url
-    copy = Registry().ledger(url).back_up
+    storage = load_file(file).storage
+    copy = Registry().ledger(storage.url).back_up
     if copy is None:
-        raise _no_files(url)
+        raise _no_files(storage.url)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Stop(ExitCode.USAGE, f"the folder {target.parent} cannot be made: {reason_of(error)}") from error
     try:
-        copy(url, target)
+        copy(storage.settings, target)
         size = target.stat().st_size
     except FileExistsError as error:
         raise Stop(ExitCode.USAGE, f"{target} is there already: choose another name") from error
@@ -37,12 +37,12 @@ def back_up(file: Path, target: Path) -> None:
 
 def restore(file: Path, source: Path, *, replace: bool) -> None:
     """Raises: Stop."""
-    url = load_file(file).storage.url
-    put_back = Registry().ledger(url).restore
+    storage = load_file(file).storage
+    put_back = Registry().ledger(storage.url).restore
     if put_back is None:
-        raise _no_files(url)
+        raise _no_files(storage.url)
     try:
-        kept = put_back(source, url, replace)
+        kept = put_back(source, storage.settings, replace)
     except FileExistsError as error:
         command = f"{program()} restore {shlex.quote(str(source))} --replace{config_option(file)}"
         raise Stop(ExitCode.USAGE, f"{error}\nTo keep it under another name and go on: {command}") from error

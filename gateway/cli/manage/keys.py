@@ -118,13 +118,13 @@ def _in_ledger(config: GatewayConfig, operation: Callable[[Ledger], Awaitable[T]
     storage = config.storage
 
     async def run() -> T:
-        async with Registry().ledger(storage.url).open(storage.url, storage.auto_migrate) as ledger:
+        async with Registry().ledger(storage.url).open(storage.settings, storage.auto_migrate) as ledger:
             return await operation(ledger)
 
     try:
         return asyncio.run(run())
     except LedgerUnavailable as error:
-        raise Stop(ExitCode.UNREACHABLE, f"the database {storage.url} cannot be used: {error}") from error
+        raise Stop(ExitCode.UNREACHABLE, f"the database {storage.address} cannot be used: {error}") from error
 
 
 def _summary(key: ApiKey) -> str:

@@ -133,7 +133,7 @@ def _listening_doubts(config: GatewayConfig) -> Iterator[Problem]:
 def _storage_problem(config: GatewayConfig) -> Problem | None:
     """What keeps this user on this machine from opening the ledger."""
     ask = Registry().ledger(config.storage.url).problem
-    why = None if ask is None else ask(config.storage.url)
+    why = None if ask is None else ask(config.storage.settings)
     return None if why is None else Problem(None, None, None, "storage.url", why)
 
 

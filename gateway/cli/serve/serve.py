@@ -103,7 +103,7 @@ def _run(source: _Source, config: GatewayConfig, options: ServeOptions) -> None:
     except ConfigInvalid as error:
         raise invalid(_located(source, options, error.problems)) from error
     except LedgerUnavailable as error:
-        raise Stop(ExitCode.UNREACHABLE, f"the database {config.storage.url} cannot be used: {error}") from error
+        raise Stop(ExitCode.UNREACHABLE, f"the database {config.storage.address} cannot be used: {error}") from error
     except ValueError as error:
         problems = asyncio.run(build_problems(source.name, config))
         if not problems:

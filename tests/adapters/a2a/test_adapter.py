@@ -22,7 +22,8 @@ from gateway.ports.adapter import (
 )
 from gateway.ports.capabilities import Fate, Fetched, Ongoing, Tail
 from gateway.ports.conversation import UserItem
-from gateway.testing.adapter_scripts import BOUND, bounded, collect, completed, failure, message, request, text
+from gateway.testing.adapter_scripts import collect, completed, failure, message, request, text
+from gateway.testing.checks import BOUND, bounded
 from gateway.testing.serving import serve
 from tests.adapters.a2a.conftest import Reach, adapter_at, left_in
 from tests.adapters.emulator_support import KEY, plays

@@ -23,7 +23,8 @@ from gateway.foundation.lines import Lines
 from gateway.ports import adapter as port
 from gateway.ports.adapter import CallStarted, TextDelta
 from gateway.ports.tools import ToolOutput, ToolRun
-from gateway.testing.adapter_scripts import BOUND, collect, failure, request, text
+from gateway.testing.adapter_scripts import collect, failure, request, text
+from gateway.testing.checks import BOUND
 from tests.adapters.python.python_agents import agent_of
 from tests.support.polling import until
 

@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 
 from gateway.agent import Turn
 from gateway.ports.adapter import AdapterError, CallStarted, ErrorClass, TextDelta
-from gateway.testing.adapter_scripts import BOUND, collect, failure, request, text
+from gateway.testing.adapter_scripts import collect, failure, request, text
+from gateway.testing.checks import BOUND
 from tests.adapters.python.python_agents import agent_of, events_of
 
 

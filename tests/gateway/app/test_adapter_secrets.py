@@ -6,12 +6,13 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from gateway.app.build import adapter_secrets
-from gateway.config.gateway import StorageConfig
+from gateway.config.storage import StorageCommon
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.conversation import HandleKind, StorageOwner
 from storage.ledger import factory
+from storage.settings import SqliteSettings
 
-MINE, OTHER = (StorageConfig(encryption_key=SecretStr(letter * 32)) for letter in "mo")
+MINE, OTHER = (StorageCommon(encryption_key=SecretStr(letter * 32)) for letter in "mo")
 
 
 def thread(secret: str | None) -> ThreadRecord:
@@ -20,8 +21,8 @@ def thread(secret: str | None) -> ThreadRecord:
 
 
 async def test_a_secret_is_read_with_the_key_that_sealed_it_and_with_no_other(tmp_path: Path) -> None:
-    async with factory.open(f"sqlite:///{tmp_path / 'gateway.db'}", True) as ledger:
-        for config in (MINE, StorageConfig()):
+    async with factory.open(SqliteSettings(url=f"sqlite:///{tmp_path / 'gateway.db'}"), True) as ledger:
+        for config in (MINE, StorageCommon()):
             sealed = (await adapter_secrets(config, ledger)).seal({"token": "canary"}, "thread")
             assert "canary" not in (sealed or "")
             assert (await adapter_secrets(config, ledger)).open(thread(sealed)) == {"token": "canary"}
@@ -33,6 +34,6 @@ async def test_a_secret_is_read_with_the_key_that_sealed_it_and_with_no_other(tm
 
 
 async def test_no_secret_is_none_without_a_key(tmp_path: Path) -> None:
-    async with factory.open(f"sqlite:///{tmp_path / 'gateway.db'}", True) as ledger:
+    async with factory.open(SqliteSettings(url=f"sqlite:///{tmp_path / 'gateway.db'}"), True) as ledger:
         secrets = await adapter_secrets(MINE, ledger)
         assert (secrets.seal(None, "thread"), secrets.open(thread(None))) == (None, None)

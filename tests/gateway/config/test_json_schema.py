@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, SecretStr
 
 from gateway.config.json_schema import schema
 from gateway.config.settings import Duration, Settings, TextOrFile
+from storage.settings import SqliteSettings
 
 
 class Retry(Settings):
@@ -45,6 +46,7 @@ class Types:
     _models: Mapping[str, Mapping[str, type[BaseModel]]] = {
         "agents": {"openai-chat": ChatSettings, "python": PythonSettings},
         "tools": {"mcp": McpSettings},
+        "storage": {"sqlite": SqliteSettings},
     }
 
     def known(self, section: str) -> Sequence[str]:

@@ -12,6 +12,7 @@ from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
 from gateway.config.problems import ConfigInvalid, Problem
 from gateway.config.settings import Duration, LocalPath, Settings, TextOrFile
+from storage.settings import SqliteSettings
 
 
 class Retry(Settings):
@@ -71,6 +72,7 @@ class Types:
     _models: Mapping[str, Mapping[str, type[BaseModel]]] = {
         "agents": {"openai-chat": ChatSettings, "python": PythonSettings},
         "tools": {"mcp": McpSettings},
+        "storage": {"sqlite": SqliteSettings},
     }
 
     def known(self, section: str) -> Sequence[str]:
@@ -277,10 +279,7 @@ limits: {{id_length: 35, json_depth: 1, request_body: 10B, stream_keepalive: 1ms
     ),
     "storage that does not exist": (
         f"{FILE}storage: {{url: 'postgresql://u:pw@h/db'}}",
-        (
-            "gateway.yaml:6:16: storage.url: must start with sqlite:/// (the only storage there is): "
-            "sqlite:///./data/gateway.db"
-        ),
+        ("gateway.yaml:6:16: storage.url: unknown kind of storage 'postgresql'; installed: sqlite"),
     ),
     "network with bits behind its prefix": (
         f"{FILE}push: {{allow_private_networks: [10.1.2.3/16]}}",

@@ -13,6 +13,7 @@ from gateway.foundation.shutdown import Drain
 from gateway.http.health import Health
 from gateway.ledger.errors import LedgerUnavailable
 from storage.ledger import open_ledger
+from storage.settings import SqliteSettings
 
 
 async def ask(health: Health, path: str) -> tuple[int, Any]:
@@ -23,7 +24,7 @@ async def ask(health: Health, path: str) -> tuple[int, Any]:
 
 
 async def test_a_gateway_that_is_well_is_live_and_ready(tmp_path: Path) -> None:
-    async with open_ledger(f"sqlite:///{tmp_path}/ledger.db", True) as ledger:
+    async with open_ledger(SqliteSettings(url=f"sqlite:///{tmp_path}/ledger.db"), True) as ledger:
         health = Health(ledger, asyncio.Event())
         assert await ask(health, "/livez") == (200, {"status": "ok"})
         assert await ask(health, "/readyz") == (200, {"status": "ok"})
@@ -32,7 +33,7 @@ async def test_a_gateway_that_is_well_is_live_and_ready(tmp_path: Path) -> None:
 
 
 async def test_a_gateway_that_drains_is_live_but_not_ready(tmp_path: Path) -> None:
-    async with open_ledger(f"sqlite:///{tmp_path}/ledger.db", True) as ledger:
+    async with open_ledger(SqliteSettings(url=f"sqlite:///{tmp_path}/ledger.db"), True) as ledger:
         drain = Drain()
         drain.set()
         health = Health(ledger, drain)
@@ -42,7 +43,7 @@ async def test_a_gateway_that_drains_is_live_but_not_ready(tmp_path: Path) -> No
 
 
 async def test_a_gateway_whose_database_is_gone_is_not_ready_and_does_not_say_why(tmp_path: Path) -> None:
-    async with open_ledger(f"sqlite:///{tmp_path}/ledger.db", True) as ledger:
+    async with open_ledger(SqliteSettings(url=f"sqlite:///{tmp_path}/ledger.db"), True) as ledger:
         health = Health(ledger, asyncio.Event())
     with pytest.raises(LedgerUnavailable):
         await ledger.ready()

@@ -11,7 +11,7 @@ import pytest
 from gateway.ports.adapter import Adapter, AdapterFactory, StateKind
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 from gateway.ports.tools import ToolDeclaration
-from gateway.testing import adapter_scripts
+from gateway.testing import checks
 from gateway.testing.adapter_suite import AdapterSuite
 from tests.gateway.testing import broken_adapters as broken
 from tests.gateway.testing import broken_run_adapters, broken_tool_adapters
@@ -213,10 +213,10 @@ async def verdict(test: str, suite: AdapterSuite, adapter: Adapter) -> str:
 async def test_a_wrong_adapter_fails_where_it_is_wrong(
     kind: type[Right], owner: Ownership, fails: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bound = 0.01 if kind is broken.KeepsTheConnection else adapter_scripts.BOUND
+    bound = 0.01 if kind is broken.KeepsTheConnection else checks.BOUND
     right = Continues if issubclass(kind, Continues) else Right
-    for made, wanted, wait in ((kind, "failed", bound), (right, "passed", adapter_scripts.BOUND)):
-        monkeypatch.setattr(adapter_scripts, "BOUND", wait)
+    for made, wanted, wait in ((kind, "failed", bound), (right, "passed", checks.BOUND)):
+        monkeypatch.setattr(checks, "BOUND", wait)
         for test in sorted(fails):
             suite = Drives()
             suite.backend = Backend()

@@ -1,4 +1,4 @@
-"""Pages of tasks: as long as they may be, in tasks and in bytes, and nothing is read that they have no room for."""
+"""Pages of tasks: nothing is read that they have no room for, or that cannot be read."""
 
 import sqlite3
 from contextlib import closing
@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from gateway.a2a.model import Message, Part, Role
 from gateway.ledger.errors import CorruptRecord
 from gateway.ledger.tasks import PageLimits, TaskFilter, TaskPage
+from gateway.testing.ledger_points import ACCEPT, ADA, APPEND, COMPLETE, FINISH, FOLLOW_UP, PREPARE
 from storage.ledger import SqliteLedger
 from storage.read.pages import task_page
-from tests.storage.conversation import ACCEPT, ADA, APPEND, COMPLETE, FINISH, FOLLOW_UP, PREPARE, Recorded
+from tests.storage.conversation import Recorded
 
 ALL = TaskFilter()
 MANY = 2**30
@@ -48,43 +49,6 @@ def names(found: TaskPage) -> str:
     return "".join(each.record.id for each in found.tasks)
 
 
-@pytest.mark.parametrize(
-    ("size", "found", "more"),
-    [
-        (1, "d", True),
-        (900, "d", True),
-        (1200, "dc", True),
-        (2500, "dcb", True),
-        (3500, "dcba", False),
-        (MANY, "dcba", False),
-    ],
-)
-async def test_a_page_ends_with_the_task_that_brings_it_to_its_size(
-    ledger: SqliteLedger, size: int, found: str, more: bool
-) -> None:
-    await tasks(ledger, 1000, 1000, 1000, 1000)
-    read = await page(ledger, size)
-    assert (names(read), read.more, read.total) == (found, more, 4)
-    assert [len(each.turns) for each in read.tasks if isinstance(each.turns, tuple)] == [1] * len(found)
-
-
-@pytest.mark.parametrize("history", [None, 1])
-async def test_a_page_has_a_task_however_large_that_is(ledger: SqliteLedger, history: int | None) -> None:
-    await tasks(ledger, 10, 3_000_000)
-    read = await page(ledger, 1000, history=history)
-    assert (names(read), read.more) == ("b", True)
-    [each] = read.tasks
-    assert isinstance(each.turns, tuple)
-    assert each.turns[0].message == message("x" * 3_000_000)
-    assert each.size > 3_000_000
-
-
-async def test_the_number_of_tasks_ends_a_page_as_well(ledger: SqliteLedger) -> None:
-    await tasks(ledger, 10, 10, 10)
-    assert (names(await page(ledger, most=2)), (await page(ledger, most=2)).more) == ("cb", True)
-    assert (names(await page(ledger, most=3)), (await page(ledger, most=3)).more) == ("cba", False)
-
-
 @pytest.mark.parametrize("history", [None, 1])
 async def test_what_a_page_has_no_room_for_is_not_read(
     database: Recorded, ledger: SqliteLedger, history: int | None
@@ -115,23 +79,6 @@ async def test_no_history_is_read_where_none_is_asked_for(
     assert found is not None
     [turn] = found[1]
     assert (turn.messages, bool(turn.artifacts), turn.ended) == (None, True, True)
-
-
-@pytest.mark.parametrize(
-    ("history", "read"), [(1, ["", "", "3"]), (2, ["", "2", "3"]), (3, ["1", "2", "3"]), (99, ["1", "2", "3"])]
-)
-async def test_the_history_of_the_latest_turns_is_read(ledger: SqliteLedger, history: int, read: list[str]) -> None:
-    await ledger.commit(replace(ACCEPT, message=message("1"), event=None, last_event=0))
-    for number in (2, 3):
-        await ledger.commit(
-            replace(FOLLOW_UP, turn=f"t-{number}", message=message(str(number)), event=None, last_event=number)
-        )
-    found = await ledger.whole_task(ADA, "echo", "task-1", history)
-    assert found is not None
-    [each] = (await page(ledger, size=1, history=history, artifacts=True)).tasks
-    for turns in (found[1], each.turns):
-        assert isinstance(turns, tuple)
-        assert ["".join(part.text or "" for part in turn.message.parts) for turn in turns] == read
 
 
 @pytest.mark.parametrize(
@@ -179,25 +126,3 @@ async def test_a_task_is_the_same_on_a_page_with_others_and_alone(
     assert [len(found.tasks) for found in alone] == [1, 1, 1]
     assert together.tasks == tuple(found.tasks[0] for found in alone)
     assert [len(each.turns) for each in together.tasks if isinstance(each.turns, tuple)] == [2, 1, 1]
-
-
-async def test_long_texts_are_read_by_their_key_too(ledger: SqliteLedger) -> None:
-    """No short read takes so long a text: another reader does it."""
-    await tasks(ledger, 3_000_000)
-    found = await ledger.whole_task(ADA, "echo", "a")
-    assert found is not None
-    assert found[1][0].message == message("x" * 3_000_000)
-    assert (await ledger.turns(("a",), artifacts=True))["a"] == found[1]
-
-
-async def test_the_latest_events_are_read_where_they_are_asked_for(ledger: SqliteLedger) -> None:
-    await ledger.commit(ACCEPT)
-    await ledger.commit(PREPARE)
-    await ledger.commit(APPEND)
-
-    [plain] = (await page(ledger)).tasks
-    [counted] = (await page(ledger, numbers=True)).tasks
-
-    assert plain.last_event == plain.record.last_event
-    assert counted.last_event == APPEND.events.last
-    assert counted.record == plain.record

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.testing.ledger_points import ACCEPT, COMPLETE, PREPARE, PUT
 from storage.schema.tables import Row
-from tests.storage.conversation import ACCEPT, COMPLETE, PREPARE, recorded
-from tests.storage.sql.test_push import PUT
+from tests.storage.conversation import recorded
 
 FORBIDDEN = {
     "a storage owner that there is not": "UPDATE thread SET storage_owner = 'both'",

@@ -57,8 +57,9 @@ def test_a_ledger_is_opened_without_importing_sqlalchemy(tmp_path: Path) -> None
     program = f"""
 import asyncio, sys
 from storage.ledger import open_ledger
+from storage.settings import SqliteSettings
 async def main():
-    async with open_ledger("sqlite:///{tmp_path}/ledger.db", True) as ledger:
+    async with open_ledger(SqliteSettings(url="sqlite:///{tmp_path}/ledger.db"), True) as ledger:
         await ledger.ready()
 asyncio.run(main())
 print(sorted({{"alembic", "sqlalchemy", "sqlmodel"}} & set(sys.modules)))

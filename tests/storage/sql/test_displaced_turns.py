@@ -12,11 +12,12 @@ from gateway.ledger.leases import RequestCancel
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.retention import DeleteContext
 from gateway.ledger.tasks import Finish
-from gateway.ledger.threads import Displace, MarkUnsynced, RevertIfDisplaced, Rewind
-from gateway.ports.conversation import AssistantItem, HandleKind, OutputItem, StorageOwner
+from gateway.ledger.threads import Displace, RevertIfDisplaced
+from gateway.ports.conversation import AssistantItem, HandleKind, StorageOwner
+from gateway.testing.ledger_points import ACCEPT, ADA, COMPLETE, FINISH, FOLLOW_UP, PREPARE, THREAD
 from storage.sql import threads
 from storage.sql.compile import sql
-from tests.storage.conversation import ACCEPT, ADA, COMPLETE, FINISH, FOLLOW_UP, PREPARE, THREAD, Recorded, rows
+from tests.storage.conversation import Recorded, rows
 
 FIRST_TURN = (ACCEPT, PREPARE, COMPLETE, replace(FINISH, events=None))
 SAID = NewItem(AssistantItem((Part(text="so"),)))
@@ -103,11 +104,6 @@ async def test_a_turn_that_is_complete_counts_whatever_was_asked(database: Recor
     }
 
 
-async def test_a_turn_that_runs_still_has_its_own_words(database: Recorded) -> None:
-    await database.ledger.commit(*FIRST_TURN, accept(2), accept(3), Displace("thread-1", "turn-3"))
-    assert not any(record.displaced for record in await database.ledger.history("thread-1", unsent_only=False))
-
-
 async def test_a_chain_goes_back_to_where_a_displaced_turn_began(database: Recorded) -> None:
     await database.ledger.commit(
         *FIRST_TURN, accept(2), accept(3), prepare(2, 2, "resp-1"), complete(2, 3, "resp-1", 4)
@@ -163,49 +159,9 @@ async def test_a_thread_of_a_tombstone_does_not_change(database: Recorded) -> No
     assert rows(database.path)["thread"] == before
 
 
-@pytest.mark.parametrize("way", ["displaced", "per_turn"])
-async def test_what_the_turn_carried_of_earlier_ones_is_due_again(database: Recorded, way: str) -> None:
-    """Turn 3 failed before its request was sent, so that turn 4 carried its message."""
-    await database.ledger.commit(*FIRST_TURN, accept(2), accept(3), accept(4), accept(5))
-    await database.ledger.commit(prepare(2, 2, "resp-1"), complete(2, 3, "resp-1", 5), ends(2, "completed"))
-    await database.ledger.commit(prepare(3, 4, "resp-2"), ends(3, "failed"))
-    await database.ledger.commit(prepare(4, 5, "resp-2"), complete(4, 6, "resp-2", 6, 7))
-    await database.ledger.commit(Displace("thread-1", "turn-5"), ends(4))
-    point = (
-        RevertIfDisplaced("thread-1", "turn-4", 1) if way == "displaced" else Rewind("thread-1", "turn-4", "resp-2", 1)
-    )
-    await database.ledger.commit(point)
-    unsent = await database.ledger.history("thread-1", unsent_only=True)
-    assert [record.turn_id for record in unsent if not record.displaced] == ["turn-3", "turn-5"]
-    thread = await database.ledger.thread("thread-1")
-    assert thread is not None
-    assert thread.handle == "resp-2"
-
-
-async def test_outputs_of_an_earlier_turn_are_due_again_that_a_displaced_one_carried(database: Recorded) -> None:
-    output = NewItem(OutputItem("c", "x"), unsent=True)
-    first = replace(complete(1, 1, None, 1), items=(SAID, output))
-    await database.ledger.commit(ACCEPT, PREPARE, first, replace(FINISH, events=None), accept(2), accept(3))
-    await database.ledger.commit(prepare(2, 2, "resp-1"), complete(2, 3, "resp-1", 3, 4))
-    await database.ledger.commit(Displace("thread-1", "turn-3"), ends(2), RevertIfDisplaced("thread-1", "turn-2", 1))
-    unsent = await database.ledger.history("thread-1", unsent_only=True)
-    assert [(r.turn_id, r.item.__struct_config__.tag) for r in unsent if not r.displaced] == [
-        ("turn-1", "output"),
-        ("turn-3", "user"),
-    ]
-
-
 def test_only_items_since_the_chain_was_last_whole_are_examined(database: Recorded) -> None:
     """And none of a turn that is not displaced."""
     with closing(sqlite3.connect(database.path)) as connection:
         values = {"thread": "t", "turn": "u"}
         plan = connection.execute(f"EXPLAIN QUERY PLAN {sql(threads.MARK_UNSENT_DISPLACED)}", values).fetchall()
     assert any("history_item" in step and "thread=? AND position>?" in step for *_, step in plan)
-
-
-async def test_an_unknown_call_shows_whether_its_turn_was_displaced(database: Recorded) -> None:
-    await database.ledger.commit(*FIRST_TURN, accept(2), accept(3), prepare(2, 2, "resp-1"))
-    await database.ledger.commit(Displace("thread-1", "turn-3"), ends(2), MarkUnsynced("thread-1", "turn-2"))
-    unheard = await database.ledger.unknown_call("thread-1")
-    assert unheard is not None
-    assert unheard.displaced is True

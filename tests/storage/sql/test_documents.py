@@ -10,30 +10,16 @@ from msgspec.structs import replace
 
 from gateway.a2a.model import TaskState, TaskStatus, TaskStatusUpdateEvent
 from gateway.ledger.calls import NameCall, NewItem, NewToolCall
-from gateway.ledger.documents import Adopt, ContextDocument, Import
-from gateway.ledger.errors import Conflict
+from gateway.ledger.documents import ContextDocument, Import
 from gateway.ledger.events import entry
 from gateway.ledger.states import ToolCallStatus
-from gateway.ledger.tasks import EventRow, Usage
-from gateway.ledger.threads import Caller, ThreadRecord
+from gateway.ledger.tasks import Usage
+from gateway.ledger.threads import Caller
 from gateway.ports.conversation import OpaqueItem
+from gateway.testing.ledger_points import ACCEPT, ADA, APPEND, COMPLETE, FAIL, FINISH, PREPARE, says
 from storage.schema.tables import Row
 from storage.sql.documents import NOT_EXPORTED
-from tests.storage.conversation import (
-    ACCEPT,
-    ADA,
-    APPEND,
-    COMPLETE,
-    FAIL,
-    FINISH,
-    FOLLOW_UP,
-    PREPARE,
-    THREAD,
-    Recorded,
-    recorded,
-    rows,
-    says,
-)
+from tests.storage.conversation import Recorded, recorded, rows
 
 EVE = Caller("eve", "elsewhere")
 VALUE = {"ü": [None, 10**19, 1e-9, ""], "": {}}
@@ -121,45 +107,6 @@ async def test_an_imported_context_is_row_for_row_the_exported_one(database: Rec
     assert weights[0] == weights[1]
 
 
-async def test_it_goes_on_where_it_stood(database: Recorded, other: Recorded) -> None:
-    document = await exported(database)
-    await other.ledger.commit(Import(EVE, document, 7777))
-    context = await other.ledger.context(EVE, "public-1", "echo")
-    assert context is not None
-    assert context.thread is not None
-    assert (context.thread.handle, context.thread.adapter_state, context.thread.state_version) == (
-        "resp-1",
-        {"seen": 1},
-        3,
-    )
-    assert await other.ledger.history("thread-1", unsent_only=False) == await database.ledger.history(
-        "thread-1", unsent_only=False
-    )
-    follow_up = replace(FOLLOW_UP, caller=EVE, thread=context.thread, event=EventRow("task-1", 7, 7, lines(7, 7)))
-    await other.ledger.commit(replace(follow_up, last_event=7))
-
-
-@pytest.mark.parametrize("caller", [ADA, EVE])
-async def test_what_exists_is_not_written_over_and_nothing_of_it_is_stored(database: Recorded, caller: Caller) -> None:
-    document = await exported(database)
-    before = rows(database.path)
-    with pytest.raises(Conflict):
-        await database.ledger.commit(Import(caller, document, 7777))
-    assert rows(database.path) == before
-
-
-async def test_a_context_at_work_is_not_exported(database: Recorded) -> None:
-    await database.ledger.commit(*HISTORY[:-1])
-    with pytest.raises(Conflict, match="has not ended"):
-        await database.ledger.export(ADA, "public-1")
-
-
-@pytest.mark.parametrize(("caller", "public_id"), [(EVE, "public-1"), (ADA, "public-2")])
-async def test_only_the_callers_own_context_is_exported(database: Recorded, caller: Caller, public_id: str) -> None:
-    await exported(database)
-    assert await database.ledger.export(caller, public_id) is None
-
-
 async def test_a_failed_turn_is_exported_with_its_output(database: Recorded, other: Recorded) -> None:
     failed = replace(HISTORY[-1], state=TaskState.FAILED, status="failed", failure_class="timed-out")
     await database.ledger.commit(*HISTORY[:3], FAIL, HISTORY[4], failed)
@@ -196,13 +143,3 @@ def test_every_column_is_exported_or_excluded_on_purpose() -> None:
         name: [column.name for column in table.columns if column.name not in NOT_EXPORTED.get(name, set())]
         for name, table in tables.items()
     } == {name: columns.split() for name, columns in known.items()}
-
-
-async def test_an_adopted_context_begins_at_the_handle(database: Recorded) -> None:
-    thread: ThreadRecord = replace(THREAD, handle="resp-0")
-    await database.ledger.commit(Adopt(ADA, "public-1", thread, 500))
-    context = await database.ledger.context(ADA, "public-1", "echo")
-    assert context is not None
-    assert context.thread == thread
-    with pytest.raises(Conflict):
-        await database.ledger.commit(Adopt(ADA, "public-1", replace(thread, id="t", context="c"), 500))

@@ -9,27 +9,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gateway.a2a.model import TaskState
 from gateway.ledger.calls import NameCall
 from gateway.ledger.errors import Conflict
-from gateway.ledger.retention import Deletion, EndDeletion, ExpireContext, ExpireTasks, MoveDeletion, PurgeContext
-from gateway.ledger.tasks import TaskOwner
+from gateway.ledger.retention import ExpireContext, ExpireTasks, MoveDeletion, PurgeContext
 from gateway.ledger.threads import DeleteOrphan
+from gateway.testing.ledger_points import ACCEPT, ADA, APPEND, COMPLETE, FINISH, FOLLOW_UP, PREPARE
 from storage.sql import documents, retention
 from storage.sql.compile import texts
 from storage.write.units import TURNS_AT_ONCE
-from tests.storage.conversation import (
-    ACCEPT,
-    ADA,
-    APPEND,
-    COMPLETE,
-    FINISH,
-    FOLLOW_UP,
-    PREPARE,
-    Recorded,
-    recorded,
-    rows,
-)
+from tests.storage.conversation import Recorded, recorded, rows
 
 SQL = texts(retention, documents)
 FIRST_TURN = (ACCEPT, PREPARE, NameCall("call-1", "resp-1"), COMPLETE, APPEND, FINISH)
@@ -52,14 +40,6 @@ def test_no_table_is_read_from_end_to_end(connection: sqlite3.Connection, name: 
 
 
 # --- an expired context ---
-
-
-async def test_a_context_that_was_used_meanwhile_does_not_expire(database: Recorded) -> None:
-    await database.ledger.commit(*FIRST_TURN)
-    before = rows(database.path)
-    with pytest.raises(Conflict):
-        await database.ledger.commit(replace(EXPIRE, idle_before=1000))
-    assert rows(database.path) == before
 
 
 async def test_an_expired_context_is_a_tombstone_at_once_and_its_tasks_are_gone(database: Recorded) -> None:
@@ -92,20 +72,6 @@ async def test_what_it_held_goes_in_pieces_and_each_of_its_handles_becomes_a_job
     assert [job["handle"] for job in left["delete_job"].values()] == ["resp-1"]
 
 
-async def test_aged_contexts_are_listed_with_their_pending_work(database: Recorded) -> None:
-    await database.ledger.commit(*FIRST_TURN)
-
-    async def aged(idle_before: int) -> list[tuple[bool, bool]]:
-        return [(found.idle, found.purge_pending) for found in await database.ledger.aged_contexts(idle_before, "", 10)]
-
-    assert (await aged(1000), await aged(1001)) == ([(False, False)], [(True, False)])
-    await database.ledger.commit(EXPIRE)
-    assert await aged(1001) == [(False, True)]
-    await database.ledger.commit(PurgeContext("context-1", 9100))
-    assert await aged(1001) == [(False, False)]
-    assert await database.ledger.aged_contexts(1001, "context-1", 10) == ()
-
-
 # --- tasks over their time ---
 
 
@@ -114,17 +80,6 @@ async def test_the_events_of_a_task_that_has_ended_go_and_nothing_else(database:
     before = rows(database.path)
     await database.ledger.commit(ExpireTasks(("task-1",), records=False))
     assert rows(database.path) == before | {"event": {}}
-
-
-@pytest.mark.parametrize("state", [TaskState.INPUT_REQUIRED, None])
-async def test_a_task_that_has_not_ended_keeps_its_events_and_its_record(
-    database: Recorded, state: TaskState | None
-) -> None:
-    await database.ledger.commit(*FIRST_TURN[:-1], *([replace(FINISH, state=state)] if state else []))
-    before = rows(database.path)
-    assert await database.ledger.ended_tasks(TaskOwner("acme", "ada", "echo"), 9999, (-1, ""), 10) == ()
-    await database.ledger.commit(ExpireTasks(("task-1",), records=False))
-    assert rows(database.path) == before
 
 
 async def test_an_expired_task_is_not_returned_and_its_conversation_stays(database: Recorded) -> None:
@@ -142,34 +97,10 @@ async def test_an_expired_task_is_not_returned_and_its_conversation_stays(databa
     }
 
 
-async def test_tasks_are_found_by_their_owners_the_oldest_first(database: Recorded) -> None:
-    await database.ledger.commit(*FIRST_TURN)
-    owner = await database.ledger.next_owner(TaskOwner())
-    assert owner == TaskOwner("acme", "ada", "echo")
-    assert await database.ledger.next_owner(owner) is None
-    assert await database.ledger.ended_tasks(owner, 1300, (-1, ""), 10) == ()
-    [task] = await database.ledger.ended_tasks(owner, 1301, (-1, ""), 10)
-    assert (task.id, task.status_at, task.logged) == ("task-1", 1300, True)
-    assert await database.ledger.ended_tasks(owner, 1301, (1300, "task-1"), 10) == ()
-
-
 # --- the outbox ---
 
 
 ORPHAN = DeleteOrphan("thread-1", "echo", "resp-1", 1300)
-
-
-async def test_of_two_that_want_a_job_one_has_it(database: Recorded) -> None:
-    await database.ledger.commit(ORPHAN)
-    [job] = await database.ledger.deletions(10)
-    assert job == Deletion("thread-1 resp-1", "echo", "resp-1", ORPHAN.now, 0)
-    await database.ledger.commit(MoveDeletion(job.job, job.due_at, 9000, 1))
-    for late in (MoveDeletion(job.job, job.due_at, 9000, 1), EndDeletion(job.job, job.due_at)):
-        with pytest.raises(Conflict):
-            await database.ledger.commit(late)
-    assert await database.ledger.deletions(10) == (replace(job, due_at=9000, attempts=1),)
-    await database.ledger.commit(EndDeletion(job.job, 9000))
-    assert rows(database.path)["delete_job"] == {}
 
 
 async def test_a_job_that_was_given_up_stays_and_is_not_found(database: Recorded) -> None:

@@ -11,12 +11,14 @@ from msgspec.structs import replace
 from gateway.a2a.model import TaskState
 from gateway.ledger.calls import NameCall
 from gateway.ledger.points import CommitPoint
+from gateway.testing.ledger_points import ACCEPT, COMPLETE, FAIL, FINISH, FOLLOW_UP, PREPARE
 from storage import compiled
 from storage.ledger import SqliteLedger, open_ledger
+from storage.settings import SqliteSettings
 from storage.statement import Step
 from storage.write import units
 from storage.write.units import merged
-from tests.storage.conversation import ACCEPT, COMPLETE, FAIL, FINISH, FOLLOW_UP, PREPARE, Rows, rows
+from tests.storage.conversation import Rows, rows
 
 BEGIN = (replace(ACCEPT, working=True), replace(PREPARE, event=None))
 AGAIN = (
@@ -47,7 +49,7 @@ def whole(points: Iterable[CommitPoint]) -> list[Step]:
 
 
 async def rows_after(path: Path, steps: list[list[Step]]) -> Rows:
-    async with open_ledger(f"sqlite:///{path}", True) as ledger:
+    async with open_ledger(SqliteSettings(url=f"sqlite:///{path}"), True) as ledger:
         assert isinstance(ledger, SqliteLedger)
         for unit in steps:
             await ledger._store(unit)

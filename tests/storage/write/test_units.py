@@ -1,44 +1,33 @@
-"""The rows that each commit point writes; a point that does not find its rows stores nothing."""
+"""The rows that each commit point writes."""
 
 import pytest
 from msgspec.structs import replace
 
-from gateway.a2a.model import Part, Role, TaskState
+from gateway.a2a.model import Role, TaskState
 from gateway.ledger.calls import NameCall, NewItem, NewToolCall, Prepare
 from gateway.ledger.errors import Conflict
-from gateway.ledger.leases import TRIES, Claim, CountTries, Heartbeat, Release, Renew
+from gateway.ledger.leases import TRIES, CountTries, Release, Renew
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.states import ToolCallStatus
 from gateway.ledger.tasks import Close, EventRow, Reveal
-from gateway.ledger.threads import Caller
-from gateway.ledger.turns import IdempotencyKey, Preferences
-from gateway.ports.conversation import AssistantItem, HandleKind, OutputItem, StorageOwner
-from tests.storage.conversation import (
+from gateway.ledger.turns import Preferences
+from gateway.ports.conversation import HandleKind, OutputItem, StorageOwner
+from gateway.testing.ledger_points import (
     ACCEPT,
     APPEND,
     COMPLETE,
     FAIL,
     FINISH,
     FOLLOW_UP,
+    OTHER_THREAD,
     PREPARE,
     THREAD,
-    Recorded,
-    rows,
     says,
 )
+from tests.storage.conversation import Recorded, rows
 
 HI = '{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}'
 MORE = HI.replace("hi", "more")
-OTHER_THREAD = replace(
-    ACCEPT,
-    agent="other",
-    context_public=None,
-    thread=replace(THREAD, id="thread-2", agent="other"),
-    task="task-9",
-    turn="turn-9",
-    key=None,
-    event=None,
-)
 
 
 async def test_a_first_message_makes_context_thread_task_and_turn_in_one_commit(database: Recorded) -> None:
@@ -128,14 +117,6 @@ async def test_a_first_message_makes_context_thread_task_and_turn_in_one_commit(
 async def test_a_task_that_was_hidden_is_shown_and_nothing_else_changes(database: Recorded) -> None:
     await database.ledger.commit(replace(ACCEPT, visible=False))
     assert await database.changed_by(Reveal("task-1")) == {"task": {"task-1": {"visible": 1}}}
-
-
-async def test_a_task_that_has_ended_with_a_bare_message_stays_hidden(database: Recorded) -> None:
-    await database.ledger.commit(
-        replace(ACCEPT, visible=False), PREPARE, COMPLETE, APPEND, replace(FINISH, visible=False)
-    )
-    with pytest.raises(Conflict):
-        await database.ledger.commit(Reveal("task-1"))
 
 
 @pytest.mark.parametrize(("tries", "shown"), [(TRIES - 1, {}), (TRIES, {"task": {"task-1": {"visible": 1}}})])
@@ -287,14 +268,6 @@ async def test_a_lease_can_be_taken(database: Recorded, lease: CommitPoint | Non
     )
     changed = await database.changed_by(taken)
     assert changed["thread"]["thread-1"]["generation"] == (2 if lease else 1)
-
-
-async def test_a_turn_does_not_begin_before_the_earlier_ones_of_its_thread_have_ended(database: Recorded) -> None:
-    await database.ledger.commit(ACCEPT, FOLLOW_UP)
-    second = replace(PREPARE, turn="turn-2", service_call="call-2", event=None)
-    with pytest.raises(Conflict, match="after all earlier ones"):
-        await database.ledger.commit(second)
-    await database.ledger.commit(replace(FINISH, state=None, events=None), second)
 
 
 async def test_a_pending_handle_is_noted_without_moving_the_thread(database: Recorded) -> None:
@@ -503,14 +476,6 @@ async def test_a_task_that_is_given_up_takes_its_other_turns_along(database: Rec
     }
 
 
-async def test_evidence_that_comes_after_the_turn_ended_still_counts(database: Recorded) -> None:
-    cancelled = replace(FINISH, status="cancelled", state=TaskState.CANCELED, events=None, last_event=2)
-    await database.ledger.commit(ACCEPT, PREPARE, NameCall("call-1", "resp-1"), cancelled)
-    changed = await database.changed_by(COMPLETE)
-    assert changed["thread"]["thread-1"]["handle"] == "resp-1"
-    assert changed["history_item"][("thread-1", 1)] == {"sent_in": "call-1"}
-
-
 async def test_a_task_that_waits_is_closed_without_a_turn(database: Recorded) -> None:
     asks = replace(FINISH, state=TaskState.INPUT_REQUIRED, message=says("where to?", Role.AGENT))
     await database.ledger.commit(ACCEPT, PREPARE, COMPLETE, APPEND, asks)
@@ -536,113 +501,6 @@ async def test_leases_are_renewed_and_given_up_by_their_holder_only(database: Re
     }
 
 
-ACCEPTED: tuple[CommitPoint, ...] = (ACCEPT,)
-PREPARED = (ACCEPT, PREPARE)
-COMPLETED = (*PREPARED, COMPLETE, APPEND)
-ENDED = (*COMPLETED, FINISH)
-ELSEWHERE = replace(
-    ACCEPT, context_row="context-2", context_public="public-2", thread=replace(THREAD, id="thread-2"), task="task-2"
-)
-
-CLAIM = Claim("turn-1", "process-1", "process-2", 9001)
-
-CONFLICTS: dict[str, tuple[tuple[CommitPoint, ...], CommitPoint]] = {
-    "the same context again": (ACCEPTED, replace(ELSEWHERE, context_public="public-1", turn="turn-2", key=None)),
-    "an unknown context": (ACCEPTED, replace(FOLLOW_UP, context_row="context-9")),
-    "a context of another principal": (ACCEPTED, replace(FOLLOW_UP, caller=Caller("eve", "acme"))),
-    "a context of another tenant": (ACCEPTED, replace(FOLLOW_UP, caller=Caller("ada"))),
-    "a second live thread": (ACCEPTED, replace(OTHER_THREAD, agent="echo", thread=replace(THREAD, id="thread-2"))),
-    "a thread of another agent": (ACCEPTED, replace(FOLLOW_UP, agent="other", new_task=True, task="task-2")),
-    "a thread of another context": (
-        ACCEPTED,
-        replace(ELSEWHERE, new_thread=False, thread=THREAD, turn="turn-2", key=None, event=None),
-    ),
-    "the same task again": (ACCEPTED, replace(FOLLOW_UP, new_task=True)),
-    "a task of another agent": ((ACCEPT, OTHER_THREAD), replace(FOLLOW_UP, task="task-9")),
-    "a task that has ended": (ENDED, replace(FOLLOW_UP, event=None)),
-    "a known idempotency key": (ACCEPTED, replace(FOLLOW_UP, key=ACCEPT.key)),
-    "the same turn again": (ACCEPTED, replace(FOLLOW_UP, turn="turn-1")),
-    "an event that is there": (ACCEPTED, replace(FOLLOW_UP, event=ACCEPT.event)),
-    "a lease in another generation": (ACCEPTED, replace(PREPARE, generation=1)),
-    "a lease of another": (
-        (ACCEPT, replace(PREPARE, event=None)),
-        replace(PREPARE, generation=1, holder="process-2", service_call="call-2", now=9000),
-    ),
-    "a later attempt without the lease": (
-        PREPARED,
-        replace(PREPARE, generation=1, attempt=1, holder="process-2", service_call="call-2", event=None),
-    ),
-    "a later attempt in another generation": (
-        PREPARED,
-        replace(PREPARE, generation=0, attempt=1, service_call="call-2", event=None),
-    ),
-    "a call of a turn that has ended": (
-        ENDED,
-        replace(PREPARE, generation=1, service_call="call-2", round=1, event=None),
-    ),
-    "a call of another task's turn": ((ACCEPT, OTHER_THREAD), replace(PREPARE, task="task-9", event=None)),
-    "the same attempt again": (PREPARED, replace(PREPARE, generation=1, service_call="call-2", event=None)),
-    "a task set to work that has ended": (
-        (ACCEPT, replace(FOLLOW_UP, new_task=True, task="task-2", event=None), *PREPARED[1:], COMPLETE, APPEND, FINISH),
-        replace(PREPARE, generation=1, turn="turn-2", task="task-1", service_call="call-2", event=None),
-    ),
-    "a pending handle of an unknown call": (PREPARED, NameCall("call-9", "resp-1")),
-    "a pending handle of a call that is over": ((*PREPARED, COMPLETE), NameCall("call-1", "resp-1")),
-    "a handle moved in another generation": (PREPARED, replace(COMPLETE, generation=0)),
-    "a handle moved from elsewhere": (PREPARED, replace(COMPLETE, handle_in="resp-0")),
-    "a call completed twice": ((*PREPARED, COMPLETE), replace(COMPLETE, handle_in="resp-1")),
-    "a call of another turn": (PREPARED, replace(COMPLETE, turn="turn-9")),
-    "a second output of a tool call": (
-        PREPARED,
-        replace(COMPLETE, items=(*COMPLETE.items, NewItem(OutputItem("fc-1", "again"), tool_call="tool-1"))),
-    ),
-    "an item of an unknown tool call": (
-        PREPARED,
-        replace(COMPLETE, items=(NewItem(AssistantItem((Part(text="x"),)), tool_call="tool-9"),)),
-    ),
-    "a tool call in a state that there is not": (
-        PREPARED,
-        replace(COMPLETE, items=(), tool_calls=(replace(COMPLETE.tool_calls[0], status="odd"),)),
-    ),
-    "an open tool call with an outcome": (
-        PREPARED,
-        replace(COMPLETE, items=(), tool_calls=(replace(COMPLETE.tool_calls[0], status="running", outcome=1),)),
-    ),
-    "a failure in another generation": (PREPARED, replace(FAIL, generation=0)),
-    "a failure of a call that is over": ((*PREPARED, COMPLETE), FAIL),
-    "events that overlap": ((*PREPARED, APPEND), replace(APPEND, events=EventRow("task-1", 5, 6, b"{}\n{}"))),
-    "events that are wrapped": (
-        (*PREPARED, APPEND),
-        replace(APPEND, events=EventRow("task-1", 2, 6, b"{}\n{}\n{}\n{}\n{}")),
-    ),
-    "events behind a gap": (PREPARED, replace(APPEND, events=EventRow("task-1", 4, 4, b"{}"))),
-    "events of an unknown task": (PREPARED, replace(APPEND, events=EventRow("task-9", 1, 1, b"{}"))),
-    "a turn that has ended": (ENDED, replace(FINISH, events=None, state=TaskState.FAILED)),
-    "a turn of another thread": (COMPLETED, replace(FINISH, thread="thread-9")),
-    "a turn that waits in a process that lives": ((ACCEPT, Heartbeat("process-1", 9001, 0)), CLAIM),
-    "a turn that waits elsewhere by now": (ACCEPTED, replace(CLAIM, previous_process="process-3")),
-    "a turn to take that has begun": (PREPARED, CLAIM),
-    "a turn begun by a process that does not have it": ((ACCEPT, CLAIM), PREPARE),
-    "a turn ended by a process that does not have it": (
-        (*PREPARED, COMPLETE, APPEND),
-        replace(FINISH, process="process-2"),
-    ),
-    "a closed task that works": (PREPARED, Close("task-1", TaskState.CANCELED, None, 2, 1300)),
-}
-
-
-async def test_a_turn_that_waits_is_taken_from_a_process_that_died_and_begins_in_the_other(database: Recorded) -> None:
-    await database.ledger.commit(ACCEPT, Heartbeat("process-1", 9000, 0))
-    assert await database.changed_by(CLAIM) == {"turn": {"turn-1": {"process": "process-2"}}}
-    await database.ledger.commit(replace(PREPARE, holder="process-2"))
-
-
-async def test_a_turn_is_ended_by_the_process_that_has_it(database: Recorded) -> None:
-    await database.ledger.commit(*COMPLETED)
-    changed = await database.changed_by(replace(FINISH, process="process-1"))
-    assert changed["turn"]["turn-1"]["status"] == "completed"
-
-
 async def test_what_a_message_asks_for_is_stored_with_it_and_nothing_where_it_asks_for_nothing(
     database: Recorded,
 ) -> None:
@@ -651,31 +509,6 @@ async def test_what_a_message_asks_for_is_stored_with_it_and_nothing_where_it_as
     assert rows(database.path)["input"]["turn-1", 0]["preferences"] is None
     assert await database.ledger.preferences("turn-1") == await database.ledger.preferences("nobody's") == Preferences()
     assert await database.ledger.preferences("turn-2") == asked
-
-
-@pytest.mark.parametrize("name", CONFLICTS)
-async def test_a_commit_point_that_does_not_find_its_rows_stores_nothing(database: Recorded, name: str) -> None:
-    before, point = CONFLICTS[name]
-    for earlier in before:
-        await database.ledger.commit(earlier)
-    stored = rows(database.path)
-    with pytest.raises(Conflict):
-        await database.ledger.commit(point)
-    assert rows(database.path) == stored
-
-
-async def test_points_of_one_commit_are_stored_together_or_not_at_all(database: Recorded) -> None:
-    await database.ledger.commit(*PREPARED)
-    stored = rows(database.path)
-    with pytest.raises(Conflict, match="end a turn"):
-        await database.ledger.commit(COMPLETE, APPEND, replace(FINISH, turn="turn-9"))
-    assert rows(database.path) == stored
-
-
-async def test_header_and_message_id_are_two_kinds_of_key(database: Recorded) -> None:
-    await database.ledger.commit(ACCEPT)
-    changed = await database.changed_by(replace(FOLLOW_UP, key=IdempotencyKey("message_id", "key-1")))
-    assert changed["input"][("turn-2", 0)]["key_kind"] == "message_id"
 
 
 async def test_a_message_id_may_come_again(database: Recorded) -> None:

@@ -14,12 +14,13 @@ from msgspec.structs import replace
 
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.tasks import Append, EventRow
+from gateway.testing.ledger_points import ACCEPT
 from storage import compiled
 from storage.schema.open import prepare
 from storage.statement import Step
 from storage.write.units import unit
 from storage.write.writer import Writer
-from tests.storage.conversation import ACCEPT, rows
+from tests.storage.conversation import rows
 
 ACCEPTED = unit([ACCEPT])
 

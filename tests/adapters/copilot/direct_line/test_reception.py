@@ -8,7 +8,8 @@ import pytest
 
 from gateway.ports.adapter import AdapterError, CallStarted, ErrorClass, MessageReady, TextDelta
 from gateway.ports.capabilities import Ongoing
-from gateway.testing.adapter_scripts import bounded, collect, completed, of_type, request, text
+from gateway.testing.adapter_scripts import collect, completed, of_type, request, text
+from gateway.testing.checks import bounded
 from tests.adapters.copilot.direct_line.conftest import Adapt
 from tests.emulators.direct_line import DirectLine, LineConversation
 from tests.emulators.direct_line_bots import scripted

@@ -177,7 +177,7 @@ WRONG = {
     ),
     "other database": (
         f"version: 1\nstorage: {{url: 'postgresql://h/db'}}\nagents:\n{AGENT}",
-        ("2:16: storage.url: must start with sqlite:/// (the only storage there is): sqlite:///./data/gateway.db"),
+        "2:16: storage.url: unknown kind of storage 'postgresql'; installed: sqlite",
     ),
     "function without file": (
         "version: 1\nagents:\n  a: {type: python, ref: my_agent.py}\n",

@@ -1,0 +1,241 @@
+"""The part of the conformance suite on two processes with one database: of two that want the same thing, one has it, and both
+see the same afterwards. Law: it knows no store."""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from gateway.ledger.api_keys import ApiKey, IssueKey, RevokeKey
+from gateway.ledger.errors import Conflict
+from gateway.ledger.leases import Claim, CountTries, Fence, Heartbeat, RequestCancel, TakeOver
+from gateway.ledger.points import CommitPoint
+from gateway.ledger.port import Ledger
+from gateway.ledger.push import ClaimPush
+from gateway.ledger.retention import EndDeletion, MoveDeletion
+from gateway.ledger.tasks import Append, EventRow
+from gateway.ledger.threads import DeleteOrphan
+from gateway.ledger.tool_calls import ToolStarts
+from gateway.ports.conversation import UserItem
+from gateway.testing.checks import bounded, require, same
+from gateway.testing.ledger_points import (
+    ACCEPT,
+    ADA,
+    COMPLETE,
+    FINISH,
+    FOLLOW_UP,
+    PREPARE,
+    PUT,
+    everything,
+    numbered,
+    says,
+)
+
+_BEGUN = replace(PREPARE, event=None)
+_CLAIM = Claim("turn-1", "process-1", "process-2", 9001)
+_KEY = ApiKey(b"1" * 32, "bot", "a2agw_1", "ada", "acme", admin=False, created_at=1000)
+
+
+class RaceTests:
+    """A part of `LedgerSuite`."""
+
+    # --- of two, one has it
+
+    async def test_of_many_that_accept_at_once_one_makes_the_context(self, ledger: Ledger, other: Ledger) -> None:
+        points = [replace(numbered(n)[0], context_public="public-1") for n in range(20)]
+        await _one_wins(ledger, other, points)
+        context = await other.context(ADA, "public-1", "echo")
+        require(context is not None and context.thread is not None, f"found {context!r}, not the context of the winner")
+
+    async def test_an_idempotency_key_makes_one_task(self, ledger: Ledger, other: Ledger) -> None:
+        points = [replace(numbered(n)[0], key=ACCEPT.key, digest=f"digest-{n}") for n in range(20)]
+        winner = await _one_wins(ledger, other, points)
+        require(ACCEPT.key is not None, "the key is missing")
+        for each in (ledger, other):
+            found = await each.replay(ADA, "echo", ACCEPT.key) if ACCEPT.key else None
+            require(
+                found is not None and found.task == f"task-{winner}", f"the key leads to {found!r}, not to {winner}"
+            )
+
+    async def test_turns_that_two_processes_add_have_a_number_each(self, ledger: Ledger, other: Ledger) -> None:
+        """A process may be told to try again, as admission does."""
+        await ledger.commit(ACCEPT)
+        points = [replace(FOLLOW_UP, turn=f"turn-{n}", message=says(str(n)), event=None) for n in range(2, 22)]
+        outcomes = await _at_once(ledger, other, points)
+        accepted = {point.turn for point, outcome in zip(points, outcomes, strict=True) if outcome is None}
+        require(bool(accepted), "no turn was accepted")
+        history = await ledger.history("thread-1", unsent_only=False)
+        same([record.turn for record in history], [*range(1, len(accepted) + 2)])
+        same({record.turn_id for record in history}, accepted | {"turn-1"})
+        require(all(isinstance(record.item, UserItem) for record in history), f"found {history!r}, not messages only")
+        same(await other.history("thread-1", unsent_only=False), history)
+
+    async def test_one_event_has_a_number(self, ledger: Ledger, other: Ledger) -> None:
+        await ledger.commit(ACCEPT)
+        winner = await _one_wins(ledger, other, [Append(EventRow("task-1", 2, 2, b"%d" % n)) for n in range(8)])
+        same(await other.events("task-1", 1), ((2, b"%d" % winner),))
+
+    async def test_one_process_gets_the_lease_of_a_dead_one(self, ledger: Ledger, other: Ledger) -> None:
+        await ledger.commit(ACCEPT, _BEGUN)
+        points = [TakeOver("thread-1", 1, f"process-{n}", 20_000, "turn-1", 9001) for n in range(2, 8)]
+        winner = await _one_wins(ledger, other, points)
+        same(await other.process_of("turn-1"), points[winner].holder)
+        same([left.turn for left in await ledger.unfinished_turns(9001, points[winner].holder)], ["turn-1"])
+
+    async def test_one_process_claims_a_turn_that_waited_in_a_dead_one(self, ledger: Ledger, other: Ledger) -> None:
+        await ledger.commit(ACCEPT, Heartbeat("process-1", 9000, 0))
+        points = [replace(_CLAIM, process=f"process-{n}") for n in range(2, 8)]
+        winner = await _one_wins(ledger, other, points)
+        same(await ledger.process_of("turn-1"), points[winner].process)
+        await other.commit(replace(_BEGUN, holder=points[winner].process))
+
+    async def test_a_lease_is_fenced_off_once(self, ledger: Ledger, other: Ledger) -> None:
+        await ledger.commit(ACCEPT, _BEGUN)
+        await _one_wins(ledger, other, [Fence("thread-1", 1, 9001)] * 4)
+
+    async def test_a_try_counts_once(self, ledger: Ledger, other: Ledger) -> None:
+        await ledger.commit(ACCEPT, _BEGUN)
+        await _one_wins(ledger, other, [CountTries("turn-1", 0, 1)] * 4)
+        [left] = await other.unfinished_turns(9001)
+        same(left.tries, 1)
+
+    async def test_one_process_delivers_to_a_webhook(self, ledger: Ledger, other: Ledger) -> None:
+        await ledger.commit(ACCEPT, PUT)
+        await ledger.commit(Append(EventRow("task-1", 2, 2, b"{}")))
+        [due] = await other.due_pushes(1000, (), 10)
+        until = [5000 + n for n in range(6)]
+        winner = await _one_wins(ledger, other, [ClaimPush("task-1", "config-1", due.due_at, each) for each in until])
+        same([found.due_at for found in await other.due_pushes(9000, (), 10)], [until[winner]])
+
+    async def test_one_process_deletes_a_handle_at_its_backend(self, ledger: Ledger, other: Ledger) -> None:
+        await ledger.commit(ACCEPT, DeleteOrphan("thread-1", "echo", "resp-1", 1300))
+        [job] = await other.deletions(10)
+        until = [9000 + n for n in range(6)]
+        winner = await _one_wins(ledger, other, [MoveDeletion(job.job, job.due_at, each, 1) for each in until])
+        same(await other.deletions(10), (replace(job, due_at=until[winner], attempts=1),))
+        await _one_wins(ledger, other, [EndDeletion(job.job, until[winner])] * 4)
+        same(await other.deletions(10), ())
+
+    async def test_a_name_has_one_key_in_force(self, ledger: Ledger, other: Ledger) -> None:
+        keys = [replace(_KEY, digest=bytes([n]) * 32) for n in range(6)]
+        winner = await _one_wins(ledger, other, [IssueKey(key) for key in keys])
+        same(await other.api_keys(), (keys[winner],))
+
+    async def test_a_secret_is_made_once_for_each_name(self, ledger: Ledger, other: Ledger) -> None:
+        both = (ledger, other)
+        same_name = await bounded(asyncio.gather(*(both[n % 2].secret("one") for n in range(10))), "reading a secret")
+        require(
+            len(set(same_name)) == 1 and len(same_name[0]) == 32,
+            f"found {len(set(same_name))} secrets, not one of 32 bytes",
+        )
+        require(await other.secret("other") != same_name[0], "two names have the same secret")
+
+    # --- the holder that lost its lease
+
+    async def test_a_holder_that_was_fenced_off_changes_nothing_any_more(self, ledger: Ledger, other: Ledger) -> None:
+        await ledger.commit(ACCEPT, replace(FOLLOW_UP, process="process-2", event=None), _BEGUN)
+        taken = replace(_BEGUN, generation=1, holder="process-2", turn="turn-2", service_call="call-2", now=9001)
+        with pytest.raises(Conflict):
+            await other.commit(taken)
+        ended = replace(FINISH, status="failed", state=None, events=EventRow("task-1", 2, 2, b"{}"), last_event=2)
+        await other.commit(Fence("thread-1", 1, 9001), ended)
+        with pytest.raises(Conflict):
+            await ledger.commit(COMPLETE)
+        await other.commit(replace(taken, generation=2))
+        stored = await everything(other)
+        with pytest.raises(Conflict):
+            await ledger.commit(COMPLETE)
+        same(await everything(ledger), stored)
+        await other.commit(replace(COMPLETE, generation=3, turn="turn-2", service_call="call-2"))
+
+    async def test_no_tool_starts_behind_a_fence_that_has_seen_it_not_started(
+        self, ledger: Ledger, other: Ledger
+    ) -> None:
+        """Recovery tells the model that such a call was not run, so its old holder must not run it."""
+
+        async def fence(number: int) -> str:
+            await other.commit(Fence(f"thread-{number}", 2, 9001))
+            [call] = await other.open_tool_calls(f"turn-{number}")
+            return call.status
+
+        async def start(number: int) -> bool:
+            try:
+                await ledger.commit(ToolStarts(f"thread-{number}", 2, f"tool-{number}", 1300))
+            except Conflict:
+                return False
+            return True
+
+        for number in range(24):
+            await ledger.commit(*numbered(number))
+            seen, started = await bounded(asyncio.gather(fence(number), start(number)), "a fence and a start")
+            require((seen == "running") is started, f"the fence has seen the call {seen}, and it started: {started}")
+
+    # --- what another process sees
+
+    async def test_what_one_process_commits_the_other_reads_at_once(self, ledger: Ledger, other: Ledger) -> None:
+        for number, (first, second) in enumerate([(ledger, other), (other, ledger)] * 5):
+            accept, prepare, complete = numbered(number)
+            await first.commit(accept)
+            same(await second.thread(f"thread-{number}"), accept.thread)
+            await second.commit(prepare, complete)
+            found = await first.thread(f"thread-{number}")
+            same(found, replace(accept.thread, generation=2, handle="resp-1", adapter_state={"seen": 1}))
+
+    async def test_the_version_changes_with_every_commit_of_any_process_and_with_nothing_else(
+        self, ledger: Ledger, other: Ledger
+    ) -> None:
+        empty = await other.version()
+        await other.history("thread-1", unsent_only=False)
+        same(await other.version(), empty)
+        await ledger.commit(ACCEPT)
+        accepted = await other.version()
+        require(accepted != empty, "the version is the same after a commit of another process")
+        await other.commit(_BEGUN)
+        require(await other.version() != accepted, "the version is the same after a commit of its own")
+
+    async def test_a_process_finds_the_turns_of_a_dead_one_and_none_of_a_living_one(
+        self, ledger: Ledger, other: Ledger
+    ) -> None:
+        await ledger.commit(ACCEPT, replace(FOLLOW_UP, event=None), _BEGUN, Heartbeat("process-1", 9000, 0))
+        same(await other.unfinished_turns(9000), ())
+        same([left.turn for left in await other.unfinished_turns(9001)], ["turn-1", "turn-2"])
+        await other.commit(replace(_CLAIM, turn="turn-2"), TakeOver("thread-1", 1, "process-2", 20_000, "turn-1", 9001))
+        for refused in (COMPLETE, replace(FINISH, events=None, process="process-1")):
+            with pytest.raises(Conflict):
+                await ledger.commit(refused)
+        same([await ledger.process_of(turn) for turn in ("turn-1", "turn-2")], ["process-2", "process-2"])
+
+    async def test_a_cancel_that_one_process_asks_for_the_other_hears(self, ledger: Ledger, other: Ledger) -> None:
+        await ledger.commit(ACCEPT, PREPARE)
+        await other.commit(RequestCancel(("turn-1", "turn-9")))
+        same(await ledger.cancel_requests("process-1"), ("task-1",))
+        same(await ledger.cancel_requests("process-2"), ())
+
+    async def test_a_key_that_one_process_revokes_is_not_in_force_at_the_other(
+        self, ledger: Ledger, other: Ledger
+    ) -> None:
+        await ledger.commit(IssueKey(_KEY))
+        same(await other.api_key(_KEY.digest), _KEY)
+        await other.commit(RevokeKey("bot", 2000))
+        same(await ledger.api_key(_KEY.digest), replace(_KEY, revoked_at=2000))
+
+
+async def _at_once(one: Ledger, other: Ledger, points: Sequence[CommitPoint]) -> list[BaseException | None]:
+    """Commits each point by itself, by turns in the two processes. Raises: what is no Conflict."""
+    commits: list[Awaitable[None]] = [(one, other)[n % 2].commit(point) for n, point in enumerate(points)]
+    outcomes = await bounded(
+        asyncio.gather(*commits, return_exceptions=True), f"{len(points)} commits of two processes"
+    )
+    for outcome in outcomes:
+        if outcome is not None and not isinstance(outcome, Conflict):
+            raise outcome
+    return outcomes
+
+
+async def _one_wins(one: Ledger, other: Ledger, points: Sequence[CommitPoint]) -> int:
+    """The index of the only point that was stored."""
+    outcomes = await _at_once(one, other, points)
+    stored = [index for index, outcome in enumerate(outcomes) if outcome is None]
+    require(len(stored) == 1, f"{len(stored)} of {len(points)} were stored, not one")
+    return stored[0]

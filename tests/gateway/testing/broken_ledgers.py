@@ -1,0 +1,132 @@
+"""Ledgers that are each wrong in one way, around one that is right."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from gateway.ledger.errors import Conflict
+from gateway.ledger.points import CommitPoint
+from gateway.ledger.port import Ledger
+from gateway.testing.ledger_points import ADA, Opener
+from storage.ledger import open_ledger
+from storage.settings import SqliteSettings
+
+Done = Callable[[Exception | None], None]
+
+
+class Around:
+    """As right as the ledger inside. Of the same file, unless the kind has `of_its_own`."""
+
+    of_its_own = False
+
+    def __init__(self, inside: Ledger) -> None:
+        self.inside = inside
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inside, name)
+
+
+def opener(kind: type[Around], folder: Path) -> Opener:
+    @asynccontextmanager
+    async def opened() -> AsyncGenerator[Ledger, None]:
+        name = secrets.token_hex(4) if kind.of_its_own else "ledger"
+        async with open_ledger(SqliteSettings(url=f"sqlite:///{folder}/{name}.db"), True) as ledger:
+            yield cast("Ledger", kind(ledger))
+
+    return opened
+
+
+class Forgets(Around):
+    of_its_own = True
+
+
+class CommitsPointByPoint(Around):
+    async def commit(self, *points: CommitPoint) -> None:
+        for point in points:
+            await self.inside.commit(point)
+
+
+class SwallowsConflicts(Around):
+    async def commit(self, *points: CommitPoint) -> None:
+        try:
+            await self.inside.commit(*points)
+        except Conflict:
+            return
+
+
+class IgnoresGenerations(Around):
+    async def commit(self, *points: CommitPoint) -> None:
+        try:
+            await self.inside.commit(*points)
+        except Conflict:
+            thread = await self.inside.thread(getattr(points[0], "thread", ""))
+            if thread is None or not hasattr(points[0], "generation"):
+                raise
+            await self.inside.commit(replace(points[0], generation=thread.generation))
+
+
+class TakesTheCommitBack(Around):
+    """When its caller is cancelled."""
+
+    async def commit(self, *points: CommitPoint) -> None:
+        await asyncio.sleep(0)
+        await self.inside.commit(*points)
+
+
+class ConfirmsBeforeItIsStored(Around):
+    def submit(self, points: tuple[CommitPoint, ...], done: Done) -> None:
+        done(None)
+        self.inside.submit(points, lambda _: None)
+
+
+class ConfirmsInAnotherOrder(Around):
+    """Of two, the second one first."""
+
+    held: Callable[[], None] | None = None
+
+    def submit(self, points: tuple[CommitPoint, ...], done: Done) -> None:
+        self.inside.submit(points, partial(self.confirm, done))
+
+    def confirm(self, done: Done, outcome: Exception | None) -> None:
+        held, self.held = self.held, None
+        if held is None:
+            self.held = partial(done, outcome)
+        else:
+            done(outcome)
+            held()
+
+
+class StaysAtItsVersion(Around):
+    async def version(self) -> int:
+        return 1
+
+
+class ShowsTasksOfOthers(Around):
+    async def task(self, _caller: object, agent: str, task: str) -> object:
+        return await self.inside.task(ADA, agent, task)
+
+
+class ReadsTheWholeThread(Around):
+    async def recent_history(self, thread: str, _turn: str, **_window: object) -> object:
+        return await self.inside.history(thread, unsent_only=False)
+
+
+class HasSecretsOfItsOwn(Around):
+    async def secret(self, _name: str) -> bytes:
+        return secrets.token_bytes(32)
+
+
+class WakesNobody(Around):
+    def on_backend_job(self, wake: Callable[[], None]) -> None:
+        pass
+
+
+class ImportsNothing(Around):
+    async def commit(self, *points: CommitPoint) -> None:
+        await self.inside.commit(*(point for point in points if type(point).__name__ != "Import"))

@@ -1,96 +1,39 @@
-"""The Ledger port on one SQLite file. Law: one thread writes, reads have connections of their own."""
+"""The ledger on one SQLite file. Law: one thread writes, reads have connections of their own."""
 
 import asyncio
-import secrets
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
-from gateway.ledger.documents import Import
 from gateway.ledger.errors import LedgerUnavailable
-from gateway.ledger.points import QUEUES_BACKEND_JOBS, CommitPoint
 from gateway.ledger.port import Ledger, LedgerFactory
-from gateway.ledger.tasks import Append, Close
-from gateway.ledger.turns import Accept, Decide
 from storage import compiled
-from storage.connection import OLDEST_USER
-from storage.read.pool import Readers
-from storage.read.reads import Reads
+from storage.read.pool import OLDEST, Readers
 from storage.schema import backup
 from storage.schema.access import obstacle
 from storage.schema.open import prepare, usable
 from storage.settings import SqliteSettings
-from storage.statement import Step
-from storage.worker import resolve
-from storage.write.units import unit
-from storage.write.writer import Done, Writer
-
-_PATIENCE = 15.0
-"""Seconds that the commits of a running turn wait for a locked database; a caller's request fails after one timeout."""
-
-_REQUESTS = frozenset({Accept, Close, Decide})
-_EVENTS = frozenset({Append})
+from storage.stored_ledger import StoredLedger
+from storage.write.file_store import FileStore
+from storage.write.writer import Writer
 
 
-class SqliteLedger(Reads):
-    def __init__(self, writer: Writer, readers: Readers, version: str) -> None:
-        super().__init__(readers)
-        self._writer = writer
+class SqliteLedger(StoredLedger):
+    def __init__(self, store: FileStore, writer: Writer, readers: Readers, version: str) -> None:
+        super().__init__(writer, readers)
+        self._file_store = store
         self._version = version
-        self._wake_jobs: list[Callable[[], None]] = []
-
-    def on_backend_job(self, wake: Callable[[], None]) -> None:
-        self._wake_jobs.append(wake)
-
-    async def commit(self, *points: CommitPoint) -> None:
-        # A whole context would occupy the event loop for too long.
-        large = any(isinstance(point, Import) for point in points)
-        steps = await asyncio.to_thread(unit, points) if large else unit(points)
-        await self._store(steps, {*map(type, points)})
-
-    def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
-        kinds = {*map(type, points)}
-        patience = _PATIENCE if kinds.isdisjoint(_REQUESTS) else 0.0
-        # Events may wait for a larger group, even while a caller reads the task; other points of a turn may not.
-        self._writer.submit(unit(points), self._followed(done, kinds), patience, urgent=kinds != _EVENTS)
-
-    async def secret(self, name: str) -> bytes:
-        await self._store([(compiled.NEW_SECRET, {"name": name, "value": secrets.token_bytes(32)})])
-        rows = await self._readers.fetch(compiled.SECRET, {"name": name})
-        value: bytes = rows[0][0]
-        return value
 
     async def ready(self) -> None:
-        rows = await self._readers.fetch(compiled.SCHEMA_VERSION, {})
-        [[oldest]] = await self._readers.fetch(OLDEST_USER, {})
+        rows, [[oldest]] = await self._readers.fetch_all((compiled.SCHEMA_VERSION, {}), (OLDEST, {}))
         if len(rows) != 1 or not usable(rows[0][0], oldest):
             raise LedgerUnavailable(f"the schema has version {rows!r} and not {self._version!r}")
-        if await asyncio.to_thread(self._writer.file.gone_now):
-            raise self._writer.file.error()
-        if self._writer.in_trouble:
+        if await asyncio.to_thread(self._file_store.file.gone_now):
+            raise self._file_store.file.error()
+        if self._file_store.in_trouble:
             # After a failed readiness check no requests arrive, so requests cannot show that the database has
             # recovered.
             await self._store([(compiled.PROBE, {})])
-
-    async def _store(self, steps: list[Step], kinds: Collection[type[CommitPoint]] = ()) -> None:
-        # A cancelled caller does not cancel the commit.
-        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._writer.submit(steps, self._followed(partial(resolve, stored), kinds))
-        await stored
-
-    def _followed(self, done: Done, kinds: Collection[type[CommitPoint]]) -> Done:
-        """Wakes the jobs at backends as well, where points of these kinds may have queued one."""
-        if QUEUES_BACKEND_JOBS.isdisjoint(kinds):
-            return done
-
-        def stored(error: Exception | None) -> None:
-            done(error)
-            if error is None:
-                for wake in self._wake_jobs:
-                    wake()
-
-        return stored
 
 
 @asynccontextmanager
@@ -114,11 +57,12 @@ async def open_ledger(
     except OSError as error:
         raise LedgerUnavailable(f"{str(path)!r} cannot be made: {error}") from error
     version = await asyncio.to_thread(prepare, path, busy_timeout_ms, auto_migrate=auto_migrate)
-    writer, readers = Writer(str(path), busy_timeout_ms), Readers()
+    store = FileStore(str(path), busy_timeout_ms)
+    writer, readers = Writer(store), Readers()
     try:
         await writer.open()
         await readers.open(str(path), busy_timeout_ms)
-        yield SqliteLedger(writer, readers, version)
+        yield SqliteLedger(store, writer, readers, version)
     finally:
         try:
             await writer.close()

@@ -12,13 +12,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from storage.errors import FAILURES, read_failure
-from storage.read.inline import Row
+from storage.read.queries import Asked
+from storage.statement import Row
 from storage.worker import call_in_loop, resolve, start_worker
 
 T = TypeVar("T")
-
-Query = tuple[str, dict[str, Any]]
-"""SQL and its parameters."""
 
 Job = Callable[[sqlite3.Connection], T]
 """A read in the thread. It leaves no cursor open."""
@@ -38,9 +36,9 @@ class BatchedReader:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         start_worker(name, self._serve)
 
-    async def fetch(self, *queries: Query) -> list[list[Row]]:
+    async def fetch(self, *asked: Asked) -> list[list[Row]]:
         """The rows of each query, all from one snapshot. Raises: LedgerUnavailable, CorruptRecord."""
-        return await self.run(partial(_rows, queries))
+        return await self.run(partial(_rows, asked))
 
     async def run(self, job: Job[T]) -> T:
         """What the job returns, from one snapshot. Raises: LedgerUnavailable, CorruptRecord, and what the job raises."""
@@ -94,8 +92,8 @@ class BatchedReader:
             return error
 
 
-def _rows(queries: tuple[Query, ...], connection: sqlite3.Connection) -> list[list[Row]]:
-    return [connection.execute(*query).fetchall() for query in queries]
+def _rows(asked: tuple[Asked, ...], connection: sqlite3.Connection) -> list[list[Row]]:
+    return [connection.execute(query.sql, values).fetchall() for query, values in asked]
 
 
 def _deliver(answers: list[_Answer]) -> None:

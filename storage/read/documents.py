@@ -23,8 +23,8 @@ from gateway.ledger.documents import (
 from gateway.ports import conversation
 from gateway.ports.conversation import HandleKind, StorageOwner
 from storage.compiled import EXPORTED_COLUMNS
-from storage.read.inline import Row
 from storage.read.rows import decoded, json_or_null, usage_or_null
+from storage.statement import Row
 
 _message = msgspec.json.Decoder(Message)
 _messages = msgspec.json.Decoder(tuple[Message, ...])

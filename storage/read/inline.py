@@ -9,8 +9,7 @@ import time
 from typing import Any
 
 from storage.errors import FAILURES
-
-Row = tuple[Any, ...]
+from storage.statement import Query, Row
 
 _SLOW = 0.005
 """Seconds. Reading a large request occupies the event loop as long; a file that is not in memory takes longer."""
@@ -27,13 +26,13 @@ class InlineReader:
         self._slow = slow
         self._rests_until = 0.0
 
-    def fetch(self, sql: str, values: dict[str, Any]) -> list[Row] | None:
+    def fetch(self, query: Query, values: dict[str, Any]) -> list[Row] | None:
         """All rows; None when another reader has to be asked, which may wait and reports failures."""
         began = time.monotonic()
         if began < self._rests_until:
             return None
         try:
-            return self._connection.execute(sql, values).fetchall()
+            return self._connection.execute(query.sql, values).fetchall()
         except FAILURES:
             return None
         finally:

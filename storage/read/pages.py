@@ -4,7 +4,6 @@ and a task that cannot be read hides no other.
 
 import sqlite3
 from contextlib import closing
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -14,11 +13,12 @@ from gateway.ledger.tasks import ListedTask, PageLimits, TaskPage
 from storage import compiled
 from storage.errors import FAILURES, TextTooLong, read_failure
 from storage.read import rows as records
-from storage.read.inline import Row
+from storage.read.queries import recent_values
+from storage.statement import Query, Row
 
 _Rows = list[bytes]
 
-_MESSAGE = 4
+MESSAGE = 4
 """The column of a task's message."""
 
 
@@ -33,19 +33,19 @@ def task_page(
     whole = compiled.LISTINGS_WITH_TURNS[*filters, limits.history != 0, limits.artifacts]
     found = _at_once(connection, whole, values, limits)
     listed, more = _one_by_one(connection, page, values, limits) if found is None else found
-    [(total,)] = connection.execute(count, values).fetchall()
+    [(total,)] = connection.execute(count.sql, values).fetchall()
     return TaskPage(tuple(_numbered(connection, listed) if limits.numbers else listed), total, more)
 
 
 def _numbered(connection: sqlite3.Connection, listed: list[ListedTask]) -> list[ListedTask]:
     asked = msgspec.json.encode([each.record.id for each in listed]).decode()
-    latest = dict(connection.execute(compiled.LATEST_EVENTS, {"tasks": asked}).fetchall())
+    latest = dict(connection.execute(compiled.LATEST_EVENTS.sql, {"tasks": asked}).fetchall())
     # The events of an ended task may have been deleted.
     return [replace(each, last_event=max(each.last_event, latest.get(each.record.id, 0))) for each in listed]
 
 
 def _at_once(
-    connection: sqlite3.Connection, sql: str, values: dict[str, Any], limits: PageLimits
+    connection: sqlite3.Connection, query: Query, values: dict[str, Any], limits: PageLimits
 ) -> tuple[list[ListedTask], bool] | None:
     """The tasks, and whether there are more of them, by one query, which is the quickest way, and may read more history than is
     asked for; None when that takes more than a page may."""
@@ -55,9 +55,9 @@ def _at_once(
     longest = connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max(1, min(room, longest)))
     try:
-        with closing(connection.execute(sql, values)) as rows:
+        with closing(connection.execute(query.sql, values)) as rows:
             for row in rows:
-                task, message, turn = row[0], row[_MESSAGE], row[-1]
+                task, message, turn = row[0], row[MESSAGE], row[-1]
                 if task != latest:
                     if len(found) == limits.tasks:
                         more = True
@@ -79,10 +79,10 @@ def _at_once(
 
 
 def _one_by_one(
-    connection: sqlite3.Connection, sql: str, values: dict[str, Any], limits: PageLimits
+    connection: sqlite3.Connection, query: Query, values: dict[str, Any], limits: PageLimits
 ) -> tuple[list[ListedTask], bool]:
     """As many of the tasks as fit, by a query for each, and whether there are more of them."""
-    found, more = _tasks(connection, sql, values, limits)
+    found, more = _tasks(connection, query, values, limits)
     listed: list[ListedTask] = []
     used = 0
     for row in found:
@@ -95,16 +95,16 @@ def _one_by_one(
 
 
 def _tasks(
-    connection: sqlite3.Connection, sql: str, values: dict[str, Any], limits: PageLimits
+    connection: sqlite3.Connection, query: Query, values: dict[str, Any], limits: PageLimits
 ) -> tuple[list[Row], bool]:
     """The rows of the tasks, and whether there are more of them."""
     found: list[Row] = []
     used = 0
-    with closing(connection.execute(sql, values)) as rows:
+    with closing(connection.execute(query.sql, values)) as rows:
         for row in rows:
             if len(found) == limits.tasks or used >= limits.size:
                 return found, True
-            used += len(row[_MESSAGE] or b"")
+            used += len(row[MESSAGE] or b"")
             found.append(row)
     return found, False
 
@@ -112,22 +112,9 @@ def _tasks(
 def _turns(connection: sqlite3.Connection, task: str, limits: PageLimits) -> _Rows:
     """The rows of the turns of one task."""
     if limits.history:
-        sql, values = compiled.RECENT_TURNS, recent_values(task, limits.history)
+        query, values = compiled.RECENT_TURNS, recent_values(task, limits.history)
     else:
-        sql, values = compiled.TURNS, {"task_0": task, "with_history": limits.history is None}
-    return [row[-1] for row in connection.execute(sql, {**values, "with_artifacts": limits.artifacts}).fetchall()]
-
-
-@cache
-def turns_of(count: int) -> str:
-    """The query of the turns of so many tasks."""
-    return compiled.TURNS.replace(":task_0", ", ".join([f":task_{index}" for index in range(count)]))
-
-
-def recent_values(task: str, history: int) -> dict[str, Any]:
-    """The parameters of a query for the latest turns of a task."""
-    return {"task": task, "history": min(history, _MOST), "skip": min(max(history - 1, 0), _MOST)}
-
-
-_MOST = 2**31
-"""More turns than any task has."""
+        query, values = compiled.TURNS, {"task": task, "with_history": int(limits.history is None)}
+    return [
+        row[-1] for row in connection.execute(query.sql, {**values, "with_artifacts": int(limits.artifacts)}).fetchall()
+    ]

@@ -4,7 +4,7 @@ snapshot of its beginning."""
 import asyncio
 import sqlite3
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -12,15 +12,21 @@ from typing import Any, TypeVar
 import aiosqlite
 
 from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.tasks import PageLimits, TaskPage
 from storage.compiled import DATA_VERSION
+from storage.connection import OLDEST_USER
 from storage.errors import FAILURES, TextTooLong, read_failure, text_of, unavailable
-from storage.read.batched import BatchedReader, Job, Query
-from storage.read.inline import InlineReader, Row
+from storage.read.batched import BatchedReader, Job
+from storage.read.inline import InlineReader
+from storage.read.pages import task_page
+from storage.read.queries import Asked
+from storage.statement import Query, Row
 from storage.worker import no_thread
 
 T = TypeVar("T")
 
-Fetch = Callable[[str, dict[str, Any]], Awaitable[list[Row]]]
+OLDEST = Query("OLDEST_USER", OLDEST_USER)
+"""The oldest version of the schema whose code may use the database."""
 
 _CONNECTIONS = 3
 """Connections for reads that may be long. Each has a thread; more threads would only wait for the interpreter's lock."""
@@ -77,42 +83,45 @@ class Readers:
         self._threads.append(reader)
         return reader
 
-    async def lookup(self, sql: str, values: dict[str, Any]) -> list[Row]:
+    async def lookup(self, query: Query, values: dict[str, Any]) -> list[Row]:
         """All rows of a query that an index answers with few rows. Raises: LedgerUnavailable, CorruptRecord."""
         self._refuse_when_closed()
-        rows = self._inline.fetch(sql, values)
-        return await self.fetch(sql, values) if rows is None else rows
+        rows = self._inline.fetch(query, values)
+        return await self.fetch(query, values) if rows is None else rows
 
-    async def fetch(self, sql: str, values: dict[str, Any]) -> list[Row]:
+    async def fetch(self, query: Query, values: dict[str, Any]) -> list[Row]:
         """All rows of a query that finds few rows. Raises: LedgerUnavailable, CorruptRecord."""
-        [rows] = await self.fetch_all((sql, values))
+        [rows] = await self.fetch_all((query, values))
         return rows
 
-    async def fetch_all(self, *queries: Query) -> list[list[Row]]:
+    async def fetch_all(self, *asked: Asked) -> list[list[Row]]:
         """Does what `fetch` does, for several queries on one snapshot."""
         self._refuse_when_closed()
         try:
-            return await self._batched.fetch(*queries)
+            return await self._batched.fetch(*asked)
         except TextTooLong:
-            return await self._long.fetch(*queries)
+            return await self._long.fetch(*asked)
 
     async def run(self, job: Job[T]) -> T:
         """What the job returns, from one snapshot. Raises: LedgerUnavailable, CorruptRecord."""
         self._refuse_when_closed()
         return await self._long.run(job)
 
-    async def scan(self, sql: str, values: dict[str, Any]) -> list[Row]:
+    async def page(self, filters: tuple[bool, ...], values: dict[str, Any], limits: PageLimits) -> TaskPage:
+        """As `pages.task_page`, from one snapshot. Raises: LedgerUnavailable, CorruptRecord."""
+        return await self.run(partial(task_page, filters, values, limits))
+
+    async def scan(self, query: Query, values: dict[str, Any]) -> list[Row]:
         """All rows, without a limit. Raises: LedgerUnavailable, CorruptRecord."""
         async with self._borrowed() as connection:
-            return await _fetch(connection, sql, values)
+            return await _fetch(connection, query, values)
 
-    @asynccontextmanager
-    async def snapshot(self) -> AsyncGenerator[Fetch, None]:
-        """Several queries from one snapshot, without a limit. Raises: LedgerUnavailable, CorruptRecord."""
+    async def scan_all(self, *asked: Asked) -> list[list[Row]]:
+        """As `scan`, for several queries on one snapshot."""
         async with self._borrowed() as connection:
             try:
-                await _fetch(connection, "BEGIN", {})
-                yield partial(_fetch, connection)
+                await _begin(connection)
+                return [await _fetch(connection, query, values) for query, values in asked]
             finally:
                 # The connection executes in order, also after its caller was cancelled.
                 with suppress(*FAILURES):
@@ -169,10 +178,17 @@ class Readers:
             await connection.close()
 
 
-async def _fetch(connection: aiosqlite.Connection, sql: str, values: dict[str, Any]) -> list[Row]:
+async def _begin(connection: aiosqlite.Connection) -> None:
+    try:
+        await connection.execute_fetchall("BEGIN")
+    except FAILURES as error:
+        raise read_failure(error) from error
+
+
+async def _fetch(connection: aiosqlite.Connection, query: Query, values: dict[str, Any]) -> list[Row]:
     try:
         # One job of the connection's thread from execute to the last row: a cancelled caller leaves no open cursor.
-        return list(await connection.execute_fetchall(sql, values))  # type: ignore[arg-type]
+        return list(await connection.execute_fetchall(query.sql, values))  # type: ignore[arg-type]
     except FAILURES as error:
         # The frames of the failure keep a cursor open, which would keep the connection on its snapshot.
         traceback.clear_frames(error.__traceback__)

@@ -1,7 +1,6 @@
 """The reading half of the Ledger port: queries, and their rows as records. Law: a read changes nothing."""
 
 import asyncio
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,9 +24,8 @@ from gateway.ports.conversation import HistoryRecord
 from storage import compiled
 from storage.read import rows as records
 from storage.read.documents import document
-from storage.read.inline import Row
-from storage.read.pages import recent_values, task_page, turns_of
-from storage.read.pool import Readers
+from storage.read.queries import Readers, recent_values
+from storage.statement import Query, Row
 
 _CONFIG_COLUMNS = len(PushConfig.__struct_fields__)
 
@@ -55,8 +53,8 @@ class Reads:
     def __init__(self, readers: Readers) -> None:
         self._readers = readers
 
-    async def _first(self, sql: str, **values: Any) -> Row | None:
-        rows = await self._readers.fetch(sql, values)
+    async def _first(self, query: Query, **values: Any) -> Row | None:
+        rows = await self._readers.fetch(query, values)
         return rows[0] if rows else None
 
     # --- tasks and contexts of a caller ---
@@ -76,13 +74,13 @@ class Reads:
     async def whole_task(
         self, caller: Caller, agent: str, task_id: str, history: int | None = None
     ) -> tuple[TaskRecord, tuple[TurnRecord, ...]] | None:
-        sql, values = compiled.WHOLE_TASK, _owned(caller, agent)
+        query, values = compiled.WHOLE_TASK, _owned(caller, agent)
         if history is None:
             values["task"] = task_id
         else:
-            sql = compiled.RECENT_TASK
+            query = compiled.RECENT_TASK
             values |= recent_values(task_id, history)
-        rows = await self._readers.lookup(sql, values)
+        rows = await self._readers.lookup(query, values)
         if not rows:
             return None
         *task, _ = rows[0]
@@ -103,18 +101,16 @@ class Reads:
             "limit": limits.tasks + 1,
         }
         filters = (where.context_id, where.state, where.status_since, where.after)
-        return await self._readers.run(
-            partial(task_page, tuple([each is not None for each in filters]), values, limits)
-        )
+        return await self._readers.page(tuple([each is not None for each in filters]), values, limits)
 
     async def turns(self, task_ids: tuple[str, ...], artifacts: bool) -> dict[str, tuple[TurnRecord, ...]]:
         """Every task that was asked for, with its turns in order."""
         if not task_ids:
             return {}
-        values = {f"task_{index}": task_id for index, task_id in enumerate(task_ids)}
-        wanted = {"with_history": True, "with_artifacts": artifacts}
-        rows = await self._readers.fetch(turns_of(len(task_ids)), {**values, **wanted})
-        return await off_loop(sum([len(row) for _, row in rows]), _turns, task_ids, rows)
+        wanted = {"with_history": 1, "with_artifacts": int(artifacts)}
+        found = await self._readers.fetch_all(*[(compiled.TURNS, {"task": task_id, **wanted}) for task_id in task_ids])
+        of_tasks = [[row for (row,) in rows] for rows in found]
+        return await off_loop(sum([len(row) for rows in of_tasks for row in rows]), _turns, task_ids, of_tasks)
 
     async def first_message(self, task_id: str) -> Message | None:
         row = await self._first(compiled.FIRST_MESSAGE, task=task_id)
@@ -150,9 +146,9 @@ class Reads:
         return records.thread(rows[0]) if rows else None
 
     async def history(self, thread_id: str, *, unsent_only: bool) -> tuple[HistoryRecord, ...]:
-        sql = compiled.UNSENT_ITEMS if unsent_only else compiled.HISTORY
+        query = compiled.UNSENT_ITEMS if unsent_only else compiled.HISTORY
         read = self._readers.fetch if unsent_only else self._readers.scan
-        rows = await read(sql, {"thread": thread_id})
+        rows = await read(query, {"thread": thread_id})
         return tuple(records.item(thread_id, row) for row in rows)
 
     async def recent_history(
@@ -318,11 +314,13 @@ class Reads:
 
     async def export(self, caller: Caller, public_id: str) -> ContextDocument | None:
         values = {"tenant": caller.tenant, "principal": caller.principal, "public_id": public_id}
-        async with self._readers.snapshot() as fetch:
-            found = await fetch(compiled.EXPORTED_CONTEXT, values)
-            if not found or found[0][_STATE] in _TOMBSTONES:
-                return None
-            rows = [await fetch(sql, {"context": found[0][0]}) for sql in _EXPORTED]
+        found = await self._readers.fetch(compiled.EXPORTED_CONTEXT, values)
+        if not found:
+            return None
+        of_context = [(query, {"context": found[0][0]}) for query in _EXPORTED]
+        [found, *rows] = await self._readers.scan_all((compiled.EXPORTED_CONTEXT, values), *of_context)
+        if not found or found[0][_STATE] in _TOMBSTONES:
+            return None
         if any(turn[_ENDED_AT] is None for turn in rows[_EXPORTED.index(compiled.EXPORTED_TURNS)]):
             raise Conflict(f"a turn of context {public_id!r} has not ended")
         return await asyncio.to_thread(document, found[0], *rows)
@@ -377,12 +375,9 @@ def _whole_task(task: list[Any], of_turns: list[bytes]) -> tuple[TaskRecord, tup
     return record, records.turns(record.id, of_turns)
 
 
-def _turns(task_ids: tuple[str, ...], rows: list[Row]) -> dict[str, tuple[TurnRecord, ...]]:
+def _turns(task_ids: tuple[str, ...], of_tasks: list[list[bytes]]) -> dict[str, tuple[TurnRecord, ...]]:
     """Raises: CorruptRecord."""
-    found: dict[str, list[bytes]] = {task_id: [] for task_id in task_ids}
-    for task_id, row in rows:
-        found[task_id].append(row)
-    return {task_id: records.turns(task_id, of_task) for task_id, of_task in found.items()}
+    return {task_id: records.turns(task_id, rows) for task_id, rows in zip(task_ids, of_tasks, strict=True)}
 
 
 def _numbered(task: str, rows: list[Row], first: int) -> tuple[tuple[int, bytes], ...]:

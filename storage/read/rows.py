@@ -17,7 +17,7 @@ from gateway.ledger.tool_calls import AskedCall, ToolCallRecord
 from gateway.ledger.turns import Preferences
 from gateway.ports import conversation
 from gateway.ports.conversation import HandleKind, HistoryRecord, StorageOwner, UserItem
-from storage.read.inline import Row
+from storage.statement import Row
 
 message_decoder = msgspec.json.Decoder(Message)
 _usage_decoder = msgspec.json.Decoder(Usage)

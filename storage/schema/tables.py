@@ -28,8 +28,12 @@ _BIG = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits in every dialect; a STRICT table of SQLite has only INTEGER for them."""
 
 
+_TEXT = Text().with_variant(Text(collation="C"), "postgresql")
+"""Compared by its bytes in every dialect."""
+
+
 def _text(**more: Any) -> Any:
-    return Field(sa_type=Text, **more)
+    return Field(sa_type=_TEXT, **more)
 
 
 def _integer(**more: Any) -> Any:

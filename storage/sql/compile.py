@@ -1,5 +1,6 @@
-"""Writes `storage/compiled.py`: the SQL of every statement, query and table as text. Law: run after each change of tables,
-migrations, statements or queries (`python -m storage.sql.compile`); a test compares.
+"""Writes `storage/compiled.py` and `storage/postgres/compiled.py`: the SQL of every statement, query and table as text, in each
+dialect. Law: run after each change of tables, migrations, statements or queries (`python -m storage.sql.compile`); a test
+compares.
 
 Compiling at every start would import SQLAlchemy, SQLModel and Alembic: more than half of the start-up time and a third of
 the memory of the whole gateway.
@@ -17,12 +18,15 @@ from types import ModuleType
 from typing import Any
 
 from sqlalchemy import Dialect, Select
-from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql.expression import ClauseElement
 
 import storage.sql
 from storage.connection import OLDEST_USER
+from storage.schema import postgres_tables
 from storage.schema.migrate import migrate
+from storage.schema.tables import Row
 from storage.sql import database, documents, tasks
 from storage.sql.fragments import Write
 
@@ -34,22 +38,53 @@ MODULES = tuple(
     if module.name not in {"compile", "fragments"}
 )
 
-_PARAMETER = re.compile(r":(\w+)")
+POSTGRESQL = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
+
+_PARAMETER = re.compile(r"(?<!:):(\w+)")
 
 TARGET = Path(__file__).parents[1] / "compiled.py"
+POSTGRES_TARGET = Path(__file__).parents[1] / "postgres" / "compiled.py"
 
 _HEAD = '''"""Made by `python -m storage.sql.compile`; do not edit. The SQL that the ledger runs, and the schema it expects."""
 # ruff: noqa: E501, S105
 # fmt: off
 
-from storage.statement import Statement
+from storage.statement import Query, Statement
+'''
+
+_POSTGRES_HEAD = '''"""Made by `python -m storage.sql.compile`; do not edit. `storage.compiled` in the dialect of PostgreSQL."""
+# ruff: noqa: E501, S105
+# fmt: off
+
+from storage.postgres.text import Text
 '''
 
 
-def text(dialect: Dialect = SQLITE) -> str:
-    """The module's source."""
-    lines = [_HEAD, *_statements(dialect), *_queries(dialect), *_schema()]
-    return "\n".join(lines) + "\n"
+def text() -> str:
+    """The source of the module for SQLite."""
+    return "\n".join([_HEAD, *_statements(), *_queries(), *_schema()]) + "\n"
+
+
+def postgres_text() -> str:
+    """The source of the module for PostgreSQL."""
+    lines = [_POSTGRES_HEAD, "TEXTS: dict[str, Text] = {"]
+    lines += [f"    {name!r}: Text({', '.join(map(repr, _numbered(source)))})," for name, source in _named_sources()]
+    return "\n".join([*lines, "}", *_postgres_schema()]) + "\n"
+
+
+def _named_sources() -> Iterator[tuple[str, Write | Select[Any]]]:
+    """Of all statements and queries that run on PostgreSQL."""
+    yield from sources(*MODULES)
+    for on, (page, total) in _listings().items():
+        yield _named("PAGE", on), page
+        yield _named("TOTAL", on), total
+
+
+def _numbered(source: Write | Select[Any]) -> tuple[str, tuple[str, ...]]:
+    """The SQL with `$1`, and the names of its parameters by number."""
+    names: dict[str, int] = {}
+    text = _PARAMETER.sub(lambda found: f"${names.setdefault(found[1], len(names) + 1)}", sql(source, POSTGRESQL))
+    return text, tuple(names)
 
 
 def sources(*modules: ModuleType) -> Iterator[tuple[str, Write | Select[Any]]]:
@@ -71,35 +106,52 @@ def sql(source: Write | ClauseElement, dialect: Dialect = SQLITE) -> str:
     return " ".join(str(clause.compile(dialect=dialect)).split())
 
 
-def _statements(dialect: Dialect) -> Iterator[str]:
+def _statements() -> Iterator[str]:
     for name, source in sources(*MODULES):
         if isinstance(source, Write):
-            text = sql(source, dialect)
+            text = sql(source)
             in_order = _PARAMETER.sub("?", text), source.rows, tuple(_PARAMETER.findall(text))
-            yield f"{name} = Statement({source.what!r}, {', '.join(map(repr, in_order))})"
+            yield f"{name} = Statement({name!r}, {source.what!r}, {', '.join(map(repr, in_order))})"
 
 
-def _queries(dialect: Dialect) -> Iterator[str]:
+def _queries() -> Iterator[str]:
     for name, source in sources(*MODULES):
         if not isinstance(source, Write):
-            yield f"{name} = {sql(source, dialect)!r}"
+            yield f"{name} = {_query(name, source)}"
     yield f"DATA_VERSION = {database.DATA_VERSION!r}"
-    both = (False, True)
-    filters = ("in_context", "in_state", "since", "after")
-    yield "LISTINGS: dict[tuple[bool, ...], tuple[str, str]] = {"
-    for on in product(both, repeat=4):
-        page, total = tasks.listing(**dict(zip(filters, on, strict=True)))
-        yield f"    {on!r}: ({sql(page, dialect)!r}, {sql(total, dialect)!r}),"
+    yield "LISTINGS: dict[tuple[bool, ...], tuple[Query, Query]] = {"
+    for on, (page, total) in _listings().items():
+        yield f"    {on!r}: ({_query(_named('PAGE', on), page)}, {_query(_named('TOTAL', on), total)}),"
     yield "}"
     yield '"""A page, and how many match on all pages, by (in_context, in_state, since, after)."""'
-    yield "LISTINGS_WITH_TURNS: dict[tuple[bool, ...], str] = {"
-    for on in product(both, repeat=6):
-        whole = tasks.listing_with_turns(**dict(zip((*filters, "history", "artifacts"), on, strict=True)))
-        yield f"    {on!r}: {sql(whole, dialect)!r},"
+    yield "LISTINGS_WITH_TURNS: dict[tuple[bool, ...], Query] = {"
+    for on, whole in _listings_with_turns().items():
+        yield f"    {on!r}: {_query(_named('WHOLE', on), whole)},"
     yield "}"
     yield '"""By (in_context, in_state, since, after, history, artifacts)."""'
     exported = {table.name: tuple(column.name for column in documents.columns(table)) for table in documents.TABLES}
     yield f"EXPORTED_COLUMNS = {exported!r}"
+
+
+def _query(name: str, source: ClauseElement) -> str:
+    return f"Query({name!r}, {sql(source)!r})"
+
+
+_FILTERS = ("in_context", "in_state", "since", "after")
+
+
+def _listings() -> dict[tuple[bool, ...], tuple[Select[Any], Select[Any]]]:
+    return {on: tasks.listing(**dict(zip(_FILTERS, on, strict=True))) for on in product((False, True), repeat=4)}
+
+
+def _listings_with_turns() -> dict[tuple[bool, ...], Select[Any]]:
+    names = (*_FILTERS, "history", "artifacts")
+    every = product((False, True), repeat=6)
+    return {on: tasks.listing_with_turns(**dict(zip(names, on, strict=True))) for on in every}
+
+
+def _named(kind: str, on: tuple[bool, ...]) -> str:
+    return f"{kind}_{''.join(str(int(each)) for each in on)}"
 
 
 def _schema() -> Iterator[str]:
@@ -117,8 +169,24 @@ def _schema() -> Iterator[str]:
     yield f"OLDEST = {oldest!r}"
 
 
+def _postgres_schema() -> Iterator[str]:
+    yield "SCHEMA = ("
+    for table in (*Row.metadata.sorted_tables, *postgres_tables.metadata.sorted_tables):
+        yield f"    {_line(CreateTable(table))!r},"
+        yield from (
+            f"    {_line(CreateIndex(index))!r}," for index in sorted(table.indexes, key=lambda each: str(each.name))
+        )
+    yield from (f"    {' '.join(made.split())!r}," for made in postgres_tables.FUNCTIONS)
+    yield ")"
+
+
+def _line(made: CreateTable | CreateIndex) -> str:
+    return " ".join(str(made.compile(dialect=POSTGRESQL)).split())
+
+
 def main() -> None:
     TARGET.write_text(text())
+    POSTGRES_TARGET.write_text(postgres_text())
 
 
 if __name__ == "__main__":

@@ -167,12 +167,11 @@ def _or_null(asked: ColumnElement[bool] | bool, json: ColumnElement[Any]) -> Col
 
 
 TURNS = (
-    select(turn.c.task, _turn_json(history=_WITH_HISTORY, artifacts=_WITH_ARTIFACTS))
+    select(_turn_json(history=_WITH_HISTORY, artifacts=_WITH_ARTIFACTS))
     .select_from(_TURN_WITH_INPUT)
-    .where(turn.c.task.in_(list[ColumnElement[str]]([bindparam("task_0")])))
+    .where(turn.c.task == bindparam("task"))
 )
-"""The turns of one task, in no order, so that a reader may stop, each after its task. A reader of several tasks adds one
-parameter for each, because a list in JSON would cut an id at a NUL."""
+"""The turns of one task, in no order, so that a reader may stop."""
 
 RECENT_TURNS = (
     select(_turn_json(history=_IS_RECENT, artifacts=_WITH_ARTIFACTS))

@@ -12,9 +12,10 @@ from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
 from storage.compiled import DATA_VERSION
 from storage.errors import TextTooLong
 from storage.read.pool import Readers
+from storage.statement import Query
 
-COUNT = "SELECT count(*) FROM numbers"
-ALL = "SELECT number FROM numbers ORDER BY number"
+COUNT = Query("COUNT", "SELECT count(*) FROM numbers")
+ALL = Query("ALL", "SELECT number FROM numbers ORDER BY number")
 
 
 @pytest.fixture
@@ -30,12 +31,12 @@ def path(tmp_path: Path) -> Path:
 def add_one(path: Path) -> int:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("INSERT INTO numbers SELECT max(number) + 1 FROM numbers")
-        return int(connection.execute(COUNT).fetchone()[0])
+        return int(connection.execute(COUNT.sql).fetchone()[0])
 
 
 async def test_a_read_sees_the_newest_commit_while_another_cursor_is_open(path: Path, readers: Readers) -> None:
     with closing(sqlite3.connect(path)) as elsewhere:
-        cursor = elsewhere.execute(ALL)
+        cursor = elsewhere.execute(ALL.sql)
         assert cursor.fetchone() == (0,)
         for _ in range(20):
             count = add_one(path)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.write.writer import LogReadAhead
+from storage.write.file_store import LogReadAhead
 from tests.support.core import BOUND
 
 _PAGES = 1024

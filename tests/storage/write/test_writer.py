@@ -18,6 +18,7 @@ from gateway.testing.ledger_points import ACCEPT
 from storage import compiled
 from storage.schema.open import prepare
 from storage.statement import Step
+from storage.write.file_store import FileStore
 from storage.write.units import unit
 from storage.write.writer import Writer
 from tests.storage.conversation import rows
@@ -29,7 +30,7 @@ ACCEPTED = unit([ACCEPT])
 async def writing(path: Path, busy_timeout_ms: int = 5000) -> AsyncGenerator[Writer, None]:
     """A writer on a fresh file with one accepted message."""
     prepare(path, busy_timeout_ms, auto_migrate=True)
-    writer = Writer(str(path), busy_timeout_ms)
+    writer = Writer(FileStore(str(path), busy_timeout_ms))
     await writer.open()
     assert await asyncio.wait_for(Told(writer).of(ACCEPTED), 10) == [("0", None)]
     try:
@@ -268,7 +269,7 @@ async def test_without_memory_to_open_the_file_it_is_unavailable(
     tmp_path: Path, short_of_memory_for: list[str]
 ) -> None:
     prepare(tmp_path / "ledger.db", 50, auto_migrate=True)
-    writer = Writer(str(tmp_path / "ledger.db"), 50)
+    writer = Writer(FileStore(str(tmp_path / "ledger.db"), 50))
     short_of_memory_for.append("PRAGMA synchronous = FULL")
     with pytest.raises(LedgerUnavailable, match="does not open for writing: no memory"):
         await writer.open()
@@ -308,7 +309,7 @@ async def test_a_callback_that_raises_silences_no_other(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
-    writer = Writer(str(tmp_path / "missing" / "ledger.db"), 50)
+    writer = Writer(FileStore(str(tmp_path / "missing" / "ledger.db"), 50))
     with pytest.raises(LedgerUnavailable, match="does not open for writing"):
         await writer.open()
     await writer.close()

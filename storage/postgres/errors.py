@@ -1,0 +1,60 @@
+"""Failures of PostgreSQL as errors of the port. Law: `trouble` is a word of the gateway; no text has a credential.
+
+Source: PostgreSQL's manual, appendix "PostgreSQL Error Codes".
+"""
+
+from gateway.ledger.errors import LedgerUnavailable
+
+
+class Failure(Exception):
+    """A call has failed; the connection goes on. `state` is the code, '' where a call before it has failed."""
+
+    def __init__(self, state: str, text: str) -> None:
+        super().__init__(text)
+        self.state = state
+        self.text = text
+
+
+class Lost(Exception):
+    """The connection is gone, or was never there."""
+
+
+class Unfit(Exception):
+    """A value that no column can hold."""
+
+
+_TROUBLES = {
+    "25006": "read-only",
+    "40001": "locked",
+    "40P01": "locked",
+    "55P03": "locked",
+    "57014": "locked",
+    "53100": "full",
+    "58030": "failing",
+    "XX001": "failing",
+    "XX002": "failing",
+}
+
+_INTEGRITY, _DATA, _OUTDATED = "23", "22", "0A000"
+
+_TRANSIENT = frozenset({"40001", "40P01"})
+"""What one of two transactions gets that wait for each other."""
+
+
+def conflicts(failure: Failure) -> bool:
+    return failure.state.startswith(_INTEGRITY)
+
+
+def unfit(failure: Failure) -> bool:
+    return failure.state.startswith(_DATA)
+
+
+def transient(failure: Failure) -> bool:
+    return failure.state in _TRANSIENT
+
+
+def unavailable(what: str, error: Failure | Lost) -> LedgerUnavailable:
+    trouble = _TROUBLES.get(error.state, "unavailable") if isinstance(error, Failure) else "unavailable"
+    failure = LedgerUnavailable(f"{what}: {error}", trouble)
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,298 @@
+"""Groups of units on PostgreSQL. Law: a group first locks the rows of all contexts and threads that its steps name, in one
+order, so that each of its statements sees what was committed before; it is told of only when it is known to be committed.
+
+When the connection is lost behind COMMIT, nobody knows whether the group counts. Each group has a number, which it writes into
+the row of its writer: a new connection reads the row, and waits there for the end of the old transaction.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from gateway.ledger.errors import Conflict, LedgerUnavailable
+from storage.postgres import sql
+from storage.postgres.errors import Failure, Lost, conflicts, transient, unavailable, unfit
+from storage.postgres.session import Outcome as Answer
+from storage.postgres.session import Session
+from storage.postgres.text import Call, Prepared, bound
+from storage.statement import Statement, Step
+from storage.write.writer import Outcome, Unit
+
+_TRIES = 3
+"""Of a group that waits for a transaction which waits for the group."""
+
+_PAUSE = 0.1
+"""Seconds between two attempts to reach the server while units wait for it."""
+
+_OLD = 7 * 24 * 3600 * 1000
+"""Milliseconds after which the row of a writer that is gone is deleted."""
+
+_WHAT = "the database did not commit"
+
+
+class _Doubt(msgspec.Struct, frozen=True):
+    """A group whose COMMIT was not answered, and its outcomes where it counts."""
+
+    number: int
+    outcomes: list[Outcome]
+
+
+class _Behind(Exception):
+    """The server lacks a group that was committed: a standby that had not received all has become the server."""
+
+
+class _Unfitting(Exception):
+    """A unit of the group does not fit."""
+
+
+class ServerTime(msgspec.Struct):
+    """Milliseconds since 1970 by the server's clock, and the time of the monotonic clock at which it said so."""
+
+    said: int
+    at: float
+
+    def now(self) -> int:
+        return self.said + int((time.monotonic() - self.at) * 1000)
+
+
+class GroupStore:
+    """A `Store` of the writer."""
+
+    def __init__(self, connect: Callable[[], Session]) -> None:
+        """`connect` opens a connection that may write. It raises Lost."""
+        self._connect = connect
+        self._writer = secrets.token_hex(8)
+        self._session: Session | None = None
+        self._number = 0
+        """Of the latest group that is known to be committed."""
+        self._doubt: _Doubt | None = None
+        self.in_trouble = False
+        """The latest group could not be written."""
+        self.time: ServerTime
+        """From `open` on."""
+
+    def open(self) -> None:
+        """Raises: LedgerUnavailable."""
+        try:
+            self._session = self._connect()
+            _answered(self._session.run([self._call(sql.NEW_WRITER), bound(sql.FORGET_WRITERS, {"age": _OLD})]))
+            self._look(self._session)
+        except (Failure, Lost) as error:
+            raise unavailable("the database does not open for writing", error) from error
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+
+    def write(
+        self, units: list[Unit], waiting: Callable[[], list[Unit]], *, closing: bool
+    ) -> tuple[list[Outcome], list[Unit]]:
+        """As `Store.write`. A unit whose group is in doubt is retried however long it takes to know."""
+        settled: list[Outcome] = []
+        try:
+            session = self._reached()
+            settled = self._settle()
+            known = {id(unit) for unit, _ in settled}
+            units = [unit for unit in units if id(unit) not in known]
+            outcomes = self._written(session, units) if units else []
+        except _Behind:
+            self.in_trouble, self._doubt = True, None
+            return [*settled, *((unit, _behind()) for unit in units)], []
+        except (Failure, Lost) as error:
+            self.in_trouble = True
+            units += waiting()
+            failed, retried = self._not_written(units, unavailable(_WHAT, error), closing=closing)
+            if retried:
+                time.sleep(_PAUSE)
+            return [*settled, *failed], retried
+        self.in_trouble = False
+        return [*settled, *outcomes], []
+
+    def _not_written(
+        self, units: list[Unit], error: LedgerUnavailable, *, closing: bool
+    ) -> tuple[list[Outcome], list[Unit]]:
+        if closing:
+            return [(unit, error) for unit in units], []
+        doubted = set() if self._doubt is None else {id(unit) for unit, _ in self._doubt.outcomes}
+        now = time.monotonic()
+        retried = [unit for unit in units if id(unit) in doubted or now < unit.until]
+        kept = {id(unit) for unit in retried}
+        return [(unit, error) for unit in units if id(unit) not in kept], retried
+
+    # --- the connection ---
+
+    def _reached(self) -> Session:
+        """Raises: Lost, Failure, _Behind."""
+        if self._session is None or not self._session.usable:
+            self._session = None
+            session = self._connect()
+            latest = self._look(session)
+            if latest is None or latest < self._number:
+                session.close()
+                raise _Behind
+            self._session = session
+        return self._session
+
+    def _look(self, session: Session) -> int | None:
+        """The number of the latest group that counts. Raises: Lost, Failure."""
+        rows = session.one(self._call(sql.LATEST_GROUP))
+        if not rows:
+            return None
+        [(latest, said)] = rows
+        self._latest = latest
+        self.time = ServerTime(said, time.monotonic())
+        return int(latest)
+
+    def _settle(self) -> list[Outcome]:
+        """The outcomes of a group that was in doubt and counts."""
+        doubt, self._doubt = self._doubt, None
+        if doubt is None or self._latest != doubt.number:
+            return []
+        self._number = doubt.number
+        return doubt.outcomes
+
+    def _call(self, text: Prepared, **values: str | int) -> Call:
+        return bound(text, {"writer": self._writer, **values})
+
+    # --- a group ---
+
+    def _written(self, session: Session, units: list[Unit]) -> list[Outcome]:
+        """Raises: Lost, Failure, _Behind."""
+        for _ in range(_TRIES - 1):
+            try:
+                return self._once(session, units)
+            except Failure as error:
+                if not transient(error):
+                    raise
+            except Lost:
+                # The server may have closed a connection that nobody used.
+                session = self._reached()
+                settled = self._settle()
+                if settled:
+                    return settled
+        return self._once(session, units)
+
+    def _once(self, session: Session, units: list[Unit]) -> list[Outcome]:
+        """Raises: Lost, Failure."""
+        number = self._number + 1
+        try:
+            try:
+                outcomes = self._together(session, units, number)
+            except _Unfitting:
+                _answered(session.run([_ROLLBACK]))
+                outcomes = self._one_by_one(session, units, number)
+        except Failure:
+            session.run([_ROLLBACK])
+            raise
+        self._doubt = _Doubt(number, outcomes)
+        _answered(session.run([_COMMIT]))
+        self._doubt, self._number = None, number
+        return outcomes
+
+    def _together(self, session: Session, units: list[Unit], number: int) -> list[Outcome]:
+        """Without savepoints, as nearly all units fit. Raises: _Unfitting, Lost, Failure."""
+        steps = [step for unit in units for step in unit.steps]
+        try:
+            calls = [bound(sql.PREPARED[statement.name], values) for statement, values in steps]
+        except Exception as error:
+            raise _Unfitting from error
+        first = _beginning(steps)
+        answers = session.run([*first, *calls, self._call(sql.COUNT_GROUP, number=number)])
+        _answered(answers[: len(first)])
+        for (statement, _), answer in zip(steps, answers[len(first) :], strict=False):
+            if _error(statement, answer) is not None:
+                raise _Unfitting
+        self._said(answers[-1])
+        return [(unit, None) for unit in units]
+
+    def _one_by_one(self, session: Session, units: list[Unit], number: int) -> list[Outcome]:
+        """Each unit with a savepoint, to which it alone is rolled back. Raises: Lost, Failure."""
+        _answered(session.run(_beginning([step for unit in units for step in unit.steps])))
+        outcomes: list[Outcome] = []
+        for unit in units:
+            error = _apply(session, unit.steps)
+            if error is not None:
+                _answered(session.run([_UNDO, _RELEASE]))
+            outcomes.append((unit, error))
+        [answer] = session.run([self._call(sql.COUNT_GROUP, number=number)])
+        self._said(answer)
+        return outcomes
+
+    def _said(self, answer: Answer) -> None:
+        """Raises: Failure."""
+        _answered([answer])
+        if not isinstance(answer, Failure):
+            [(said,)] = answer.rows
+            self.time = ServerTime(said, time.monotonic())
+
+
+_BEGIN, _COMMIT, _ROLLBACK = bound(sql.BEGIN, {}), bound(sql.COMMIT, {}), bound(sql.ROLLBACK, {})
+_SAVEPOINT, _RELEASE, _UNDO = bound(sql.SAVEPOINT, {}), bound(sql.RELEASE, {}), bound(sql.UNDO, {})
+
+
+def _answered(answers: Sequence[Answer]) -> None:
+    """Raises: Failure."""
+    for answer in answers:
+        if isinstance(answer, Failure):
+            raise answer
+
+
+def _beginning(steps: Iterable[Step]) -> list[Call]:
+    """The transaction, and the locks of the rows that the steps name."""
+    contexts, threads = set(), set()
+    wholly: set[str] = set()
+    for _, values in steps:
+        context, thread = values.get("context"), values.get("thread")
+        if isinstance(context, str):
+            contexts.add(context)
+            if thread is None:
+                wholly.add(context)
+        if isinstance(thread, str):
+            threads.add(thread)
+    calls = [_BEGIN]
+    for text, ids in ((sql.LOCK_CONTEXTS, contexts), (sql.LOCK_THREADS_OF, wholly), (sql.LOCK_THREADS, threads)):
+        if ids:
+            calls.append(bound(text, {"ids": msgspec.json.encode(sorted(ids)).decode()}))
+    return calls
+
+
+def _apply(session: Session, steps: list[Step]) -> Exception | None:
+    """The reason to roll the unit back, or None. Raises: Lost, Failure."""
+    try:
+        calls = [bound(sql.PREPARED[statement.name], values) for statement, values in steps]
+    except Exception as error:  # noqa: BLE001  # of this unit alone: the thread continues with the others
+        _answered(session.run([_SAVEPOINT]))
+        return error
+    answers = session.run([_SAVEPOINT, *calls])
+    _answered(answers[:1])
+    for (statement, _), answer in zip(steps, answers[1:], strict=True):
+        reason = _error(statement, answer)
+        if reason is not None:
+            return reason
+    _answered(session.run([_RELEASE]))
+    return None
+
+
+def _error(statement: Statement, answer: Answer) -> Exception | None:
+    """Why a unit with this answer is rolled back. Raises: Failure, where it is not the unit's fault."""
+    if isinstance(answer, Failure):
+        if conflicts(answer):
+            conflict = Conflict(f"could not {statement.what}: {answer}")
+            conflict.__cause__ = answer
+            return conflict
+        if unfit(answer):
+            return answer
+        raise answer
+    if statement.rows is not None and answer.count != statement.rows:
+        return Conflict(f"could not {statement.what}: {answer.count} rows instead of {statement.rows}")
+    return None
+
+
+def _behind() -> LedgerUnavailable:
+    return LedgerUnavailable(
+        "the database lacks what it has confirmed: a standby took over that had not received all. Nothing is written; let the "
+        "server catch up, or restart the gateway to go on without what is lost",
+        "behind",
+    )

@@ -1,0 +1,88 @@
+"""The connections that only read. Law: a read sees what was committed before it began."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.tasks import PageLimits, TaskPage
+from storage.postgres import sql
+from storage.postgres.pages import task_page
+from storage.postgres.reader import Reader
+from storage.postgres.session import Session
+from storage.postgres.text import Call, bound
+from storage.read.queries import Asked
+from storage.statement import Query, Row
+
+
+class PostgresReaders:
+    """The `Readers` of the ledger: one connection for short reads, and some for reads that may be long."""
+
+    def __init__(self, connect: Callable[[], Session], long: int) -> None:
+        """`long` is the number of connections for long reads. `connect` raises Lost. Raises: LedgerUnavailable."""
+        self._short = Reader(connect, "ledger-reader")
+        self._long = [Reader(connect, f"ledger-long-reader-{number}") for number in range(long)]
+        self._idle: asyncio.Queue[Reader] = asyncio.Queue()
+        for reader in self._long:
+            self._idle.put_nowait(reader)
+        self._closed = False
+
+    async def lookup(self, query: Query, values: dict[str, Any]) -> list[Row]:
+        return await self.fetch(query, values)
+
+    async def fetch(self, query: Query, values: dict[str, Any]) -> list[Row]:
+        [rows] = await self.fetch_all((query, values))
+        return rows
+
+    async def fetch_all(self, *asked: Asked) -> list[list[Row]]:
+        self._refuse_when_closed()
+        return await self._short.fetch(*[_call(query, values) for query, values in asked])
+
+    async def scan(self, query: Query, values: dict[str, Any]) -> list[Row]:
+        [rows] = await self.scan_all((query, values))
+        return rows
+
+    async def scan_all(self, *asked: Asked) -> list[list[Row]]:
+        async with self._borrowed() as reader:
+            return await reader.fetch(*[_call(query, values) for query, values in asked])
+
+    async def page(self, filters: tuple[bool, ...], values: dict[str, Any], limits: PageLimits) -> TaskPage:
+        async with self._borrowed() as reader:
+            return await reader.run(partial(task_page, filters, values, limits))
+
+    async def version(self) -> int:
+        self._refuse_when_closed()
+        [[(number,)]] = await self._short.fetch(bound(sql.VERSION, {}))
+        return int(number)
+
+    async def format(self) -> list[Row]:
+        """The version of the schema, and the oldest version of the code that may use it."""
+        self._refuse_when_closed()
+        [rows] = await self._short.fetch(bound(sql.FORMAT, {}))
+        return rows
+
+    @asynccontextmanager
+    async def _borrowed(self) -> AsyncGenerator[Reader, None]:
+        self._refuse_when_closed()
+        reader = await self._idle.get()
+        try:
+            yield reader
+        finally:
+            self._idle.put_nowait(reader)
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise LedgerUnavailable("the ledger is closed")
+
+    async def close(self) -> None:
+        """Waits for the reads under way."""
+        if not self._closed:
+            self._closed = True
+            for reader in (self._short, *self._long):
+                await reader.close()
+
+
+def _call(query: Query, values: dict[str, Any]) -> Call:
+    return bound(sql.PREPARED[query.name], values)

@@ -1,0 +1,76 @@
+"""Makes or checks the schema of a database. Law: as in `storage.schema.open`; of the gateways that start at once one makes it,
+while the others wait.
+"""
+
+from gateway.ledger.errors import LedgerUnavailable
+from storage.compiled import OLDEST, VERSION
+from storage.postgres.compiled import SCHEMA
+from storage.postgres.errors import Failure, Lost, unavailable
+from storage.postgres.session import Session
+from storage.postgres.sql import FORMAT
+from storage.postgres.text import Prepared, bound, plain
+from storage.schema.open import usable
+from storage.statement import Row, Value
+
+_WHAT = "the schema of the database cannot be read or made"
+
+_OLDEST_SERVER = 130000
+"""PostgreSQL 13: the first with `pg_current_snapshot`."""
+
+_LOCK = plain("SELECT pg_advisory_xact_lock(hashtext('a2a-gateway'), hashtext($1))", "schema")
+_BEGIN, _COMMIT, _ROLLBACK = plain("BEGIN"), plain("COMMIT"), plain("ROLLBACK")
+_ENCODING = plain("SELECT current_setting('server_encoding'), CAST(current_setting('server_version_num') AS integer)")
+_TABLES = plain("SELECT count(*) FROM pg_tables WHERE schemaname = $1", "schema")
+_HAS_VERSION = plain("SELECT count(*) FROM pg_tables WHERE schemaname = $1 AND tablename = 'ledger_format'", "schema")
+_NEW_VERSION = plain("INSERT INTO alembic_version VALUES ($1)", "version")
+_NEW_FORMAT = plain("INSERT INTO ledger_format VALUES ($1)", "oldest")
+
+
+def prepare(session: Session, schema: str, *, auto_migrate: bool) -> str:
+    """The version of the schema, after making it. Raises: LedgerUnavailable when it has another version."""
+    try:
+        [(encoding, server)] = session.one(bound(_ENCODING, {}))
+        if encoding != "UTF8":
+            raise LedgerUnavailable(f"the database has the encoding {encoding} and not UTF8")
+        if server < _OLDEST_SERVER:
+            raise LedgerUnavailable(f"PostgreSQL {server // 10000} is too old: 13 or newer is needed")
+        if auto_migrate:
+            _run(session, plain(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'))
+        _run(session, _BEGIN)
+        try:
+            _run(session, _LOCK, schema=schema)
+            return _version(session, schema, auto_migrate=auto_migrate)
+        finally:
+            if session.usable:
+                session.run([bound(_COMMIT, {})])
+    except (Failure, Lost) as error:
+        raise unavailable(_WHAT, error) from error
+
+
+def check(found: list[Row]) -> None:
+    """Raises: LedgerUnavailable."""
+    if len(found) != 1 or not usable(*found[0]):
+        raise LedgerUnavailable(f"the schema has version {found!r} and not {VERSION!r}")
+
+
+def _version(session: Session, schema: str, *, auto_migrate: bool) -> str:
+    [(tables,)] = _run(session, _TABLES, schema=schema)
+    if tables == 0:
+        if not auto_migrate:
+            raise LedgerUnavailable(f"the schema {schema!r} has no tables, and auto_migrate is off")
+        for statement in SCHEMA:
+            _run(session, plain(statement))
+        _run(session, _NEW_VERSION, version=VERSION)
+        _run(session, _NEW_FORMAT, oldest=OLDEST)
+        return VERSION
+    [(known,)] = _run(session, _HAS_VERSION, schema=schema)
+    if not known:
+        raise LedgerUnavailable(
+            f"the schema {schema!r} has tables of something else: name a schema of the gateway's own"
+        )
+    check(_run(session, FORMAT))
+    return VERSION
+
+
+def _run(session: Session, text: Prepared, **values: Value) -> list[Row]:
+    return session.one(bound(text, values))

@@ -1,0 +1,204 @@
+"""A connection to PostgreSQL, over libpq. Law: all calls of a run are one trip; a connection that has failed is not used
+again.
+
+Source: PostgreSQL's manual, "libpq", section "Pipeline Mode".
+"""
+
+import select
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from psycopg import Error, pq
+
+from storage.postgres.errors import Failure, Lost
+from storage.postgres.text import Call, decoded
+from storage.statement import Row
+
+_OK, _TUPLES, _SYNC, _ABORTED = (
+    pq.ExecStatus.COMMAND_OK,
+    pq.ExecStatus.TUPLES_OK,
+    pq.ExecStatus.PIPELINE_SYNC,
+    pq.ExecStatus.PIPELINE_ABORTED,
+)
+_BINARY = pq.Format.BINARY
+
+
+class Result(msgspec.Struct, frozen=True):
+    """`count` is the number of rows that were changed or found."""
+
+    count: int
+    rows: list[Row]
+
+
+Outcome = Result | Failure
+
+
+class Session:
+    """One thread at a time uses it."""
+
+    def __init__(self, conninfo: bytes, timeout: float) -> None:
+        """Connects. `timeout` is the number of seconds of a trip. Raises: Lost."""
+        self._timeout = timeout
+        self._prepared: set[bytes] = set()
+        try:
+            self._pg = pq.PGconn.connect(conninfo)
+            if self._pg.status != pq.ConnStatus.OK:
+                raise Lost(_text(self._pg.get_error_message()))
+            self._pg.nonblocking = 1
+            self._pg.enter_pipeline_mode()
+            self._poll = select.poll()
+            self._poll.register(self._pg.socket, select.POLLIN)
+        except Error as error:
+            raise Lost(str(error)) from error
+
+    @property
+    def usable(self) -> bool:
+        return self._pg.status == pq.ConnStatus.OK
+
+    def close(self) -> None:
+        self._pg.finish()
+
+    def run(self, calls: Sequence[Call], *, apart: bool = False) -> list[Outcome]:
+        """The outcome of each call; behind one that has failed the others are not run. `apart` runs the others as well, each in
+        a transaction of its own where none is open. Raises: Lost."""
+        try:
+            return self._run(calls, apart=apart)
+        except Error as error:
+            self.close()
+            raise Lost(str(error)) from error
+        except Lost:
+            self.close()
+            raise
+
+    def one(self, call: Call) -> list[Row]:
+        """The rows of one call. Raises: Failure, Lost."""
+        [outcome] = self.run([call])
+        if isinstance(outcome, Failure):
+            raise outcome
+        return outcome.rows
+
+    def _run(self, calls: Sequence[Call], *, apart: bool) -> list[Outcome]:
+        deadline = time.monotonic() + self._timeout
+        awaited: list[bytes | None] = []
+        fresh: set[bytes] = set()
+        for call in calls:
+            self._send(call, fresh, awaited)
+            if apart:
+                self._pg.pipeline_sync()
+        if not apart:
+            self._pg.pipeline_sync()
+        self._flush(deadline)
+        outcomes: list[Outcome] = []
+        for name in awaited:
+            outcome = self._outcome(deadline)
+            if name is None:
+                outcomes.append(outcome)
+                if apart:
+                    self._synchronised(deadline)
+            elif isinstance(outcome, Result):
+                self._prepared.add(name)
+        if not apart:
+            self._synchronised(deadline)
+        return outcomes
+
+    def _send(self, call: Call, fresh: set[bytes], awaited: list[bytes | None]) -> None:
+        name, pg = call.text.name, self._pg
+        if not name:
+            pg.send_query_params(call.text.sql, call.parameters, None, call.formats, _BINARY)
+        else:
+            if name not in self._prepared and name not in fresh:
+                pg.send_prepare(name, call.text.sql)
+                fresh.add(name)
+                awaited.append(name)
+            pg.send_query_prepared(name, call.parameters, call.formats, _BINARY)
+        awaited.append(None)
+
+    def _flush(self, deadline: float) -> None:
+        if not self._pg.flush():
+            return
+        self._poll.modify(self._pg.socket, select.POLLIN | select.POLLOUT)
+        try:
+            while self._pg.flush():
+                # The server may stop to read until its answers are read.
+                if self._wait(deadline) & select.POLLIN:
+                    self._pg.consume_input()
+        finally:
+            self._poll.modify(self._pg.socket, select.POLLIN)
+
+    def _wait(self, deadline: float) -> int:
+        left = deadline - time.monotonic()
+        found = self._poll.poll(max(0.0, left) * 1000)
+        if not found:
+            raise Lost("the server did not answer in time")
+        return found[0][1]
+
+    def _next(self, deadline: float) -> Any:
+        while self._pg.is_busy():
+            self._wait(deadline)
+            self._pg.consume_input()
+        return self._pg.get_result()
+
+    def _outcome(self, deadline: float) -> Outcome:
+        found = self._next(deadline)
+        if found is None:
+            raise Lost("the server has closed the connection")
+        outcome = _outcome(found)
+        if self._pg.status != pq.ConnStatus.OK:
+            raise Lost(outcome.text if isinstance(outcome, Failure) else "the server has closed the connection")
+        self._next(deadline)
+        return outcome
+
+    def _synchronised(self, deadline: float) -> None:
+        found = self._next(deadline)
+        if found is None or found.status != _SYNC:
+            raise Lost("the server has closed the connection")
+
+
+def _outcome(found: Any) -> Outcome:
+    status = found.status
+    if status == _OK:
+        return Result(found.command_tuples or 0, [])
+    if status == _TUPLES:
+        return Result(found.ntuples, _rows(found))
+    if status == _ABORTED:
+        return Failure("", "a call before it has failed")
+    state = found.error_field(pq.DiagnosticField.SQLSTATE) or b""
+    # Neither the detail nor the whole message: they may quote values.
+    text = found.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or found.error_message
+    return Failure(state.decode(), _text(text))
+
+
+def _rows(found: Any) -> list[Row]:
+    columns = [(number, _DECODERS[found.ftype(number)]) for number in range(found.nfields)]
+    get = found.get_value
+    return [
+        tuple([None if (value := get(row, number)) is None else decode(value) for number, decode in columns])
+        for row in range(found.ntuples)
+    ]
+
+
+def _text(message: bytes | str) -> str:
+    text = message if isinstance(message, str) else message.decode(errors="replace")
+    return text.strip() or "no reason is given"
+
+
+def _number(value: bytes) -> int:
+    return int.from_bytes(value, signed=True)
+
+
+def _decoders(decode: Callable[[bytes], Any], *types: int) -> Iterable[tuple[int, Callable[[bytes], Any]]]:
+    return [(each, decode) for each in types]
+
+
+_DECODERS: dict[int, Callable[[bytes], Any]] = dict(
+    [
+        *_decoders(b"\x01".__eq__, 16),
+        *_decoders(bytes, 17),
+        *_decoders(_number, 20, 21, 23),
+        *_decoders(decoded, 19, 25, 705, 1042, 1043),
+        *_decoders(lambda _: None, 2278),
+    ]
+)
+"""By the numbers that PostgreSQL gives its types: bool, bytea, int8, int2, int4, name, text, unknown, bpchar, varchar, void."""

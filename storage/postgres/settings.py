@@ -1,0 +1,93 @@
+"""The settings of a ledger on PostgreSQL. Law: what names no database is refused when the configuration is read, and no text
+quotes a URL.
+
+Source: PostgreSQL's manual, "libpq", section "Connection Strings".
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, SecretStr
+
+from gateway.config.settings import LocalPath, Settings
+
+_EXAMPLE = "postgresql://USER@HOST:5432/DATABASE"
+
+
+def _database_url(value: str) -> str:
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        found = conninfo_to_dict(value)
+    except (ProgrammingError, UnicodeError):
+        raise ValueError(f"must be a connection string of PostgreSQL, as {_EXAMPLE}") from None
+    if not found.get("dbname"):
+        raise ValueError(f"must name a database, as {_EXAMPLE}")
+    return value
+
+
+class PostgresSettings(Settings):
+    """A database of PostgreSQL, 13 or newer, that any number of gateways share."""
+
+    url: Annotated[str, AfterValidator(_database_url)] = Field(
+        description=f"{_EXAMPLE}, with several hosts and any parameter of libpq."
+    )
+    password: SecretStr | None = Field(None, description="Password, where it does not stand in the URL.")
+    database_schema: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")] = Field(
+        "public", description="Schema of the tables; it is made where it is missing."
+    )
+    application_name: str = Field("a2a-gateway", description="What the server shows of the connections.")
+    readers: Annotated[int, Field(ge=1, le=64)] = Field(
+        3,
+        description="Connections for long reads. Two more are for writing and for short reads, one for notifications.",
+    )
+    connect_timeout: Annotated[int, Field(ge=1, le=60)] = Field(5, description="Seconds of an attempt to connect.")
+    statement_timeout: Annotated[float, Field(gt=0, le=3600)] = Field(30, description="Seconds of a statement.")
+    lock_timeout: Annotated[float, Field(gt=0, le=3600)] = Field(
+        5, description="Seconds that a statement waits for a row."
+    )
+    tls: Literal["disable", "prefer", "require", "verify-ca", "verify-full"] | None = Field(
+        None, description="How the connection is secured (sslmode of libpq)."
+    )
+    ca: LocalPath | None = Field(None, description="Authorities of the server's certificate (PEM).")
+    certificate: LocalPath | None = Field(None, description="Certificate of the gateway (PEM).")
+    key: LocalPath | None = Field(None, description="Key of that certificate (PEM).")
+
+    def conninfo(self) -> str:
+        """The connection string of libpq, with all that the settings say."""
+        from psycopg.conninfo import make_conninfo
+
+        given = {
+            "password": None if self.password is None else self.password.get_secret_value(),
+            "sslmode": self.tls,
+            "sslrootcert": _text(self.ca),
+            "sslcert": _text(self.certificate),
+            "sslkey": _text(self.key),
+        }
+        return make_conninfo(
+            self.url,
+            **{name: value for name, value in given.items() if value is not None},
+            application_name=self.application_name,
+            connect_timeout=self.connect_timeout,
+            client_encoding="UTF8",
+            options=_options(
+                search_path=self.database_schema,
+                statement_timeout=_milliseconds(self.statement_timeout),
+                lock_timeout=_milliseconds(self.lock_timeout),
+                # A connection that is cut in the middle of a transaction lets go of its rows.
+                idle_in_transaction_session_timeout=_milliseconds(self.statement_timeout),
+            ),
+        )
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(max(1, int(seconds * 1000)))
+
+
+def _options(**settings: str) -> str:
+    return " ".join(f"-c {name}={value}" for name, value in settings.items())

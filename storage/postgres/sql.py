@@ -1,0 +1,56 @@
+"""What a store on PostgreSQL runs besides the statements and queries of the ledger."""
+
+from storage.postgres.compiled import TEXTS
+from storage.postgres.text import Prepared, Text, bound, plain, prepared
+
+PREPARED: dict[str, Prepared] = {name: prepared(name, text) for name, text in TEXTS.items()}
+"""The statements and queries of the ledger, by their names."""
+
+
+def _lock(name: str, table: str, column: str) -> Prepared:
+    """Locks the rows whose column has one of the `ids`, in the order of their own ids."""
+    ids = "ARRAY(SELECT jsonb_array_elements_text($1::jsonb))"
+    rows = f"SELECT id FROM {table} WHERE {column} = ANY({ids}) ORDER BY id FOR NO KEY UPDATE"  # noqa: S608
+    return prepared(name, Text(rows, ("ids",)))
+
+
+BEGIN = prepared("BEGIN", Text("BEGIN ISOLATION LEVEL READ COMMITTED"))
+SNAPSHOT = prepared("SNAPSHOT", Text("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+COMMIT = prepared("COMMIT", Text("COMMIT"))
+ROLLBACK = prepared("ROLLBACK", Text("ROLLBACK"))
+SAVEPOINT = prepared("SAVEPOINT", Text("SAVEPOINT unit"))
+RELEASE = prepared("RELEASE", Text("RELEASE SAVEPOINT unit"))
+UNDO = prepared("UNDO", Text("ROLLBACK TO SAVEPOINT unit"))
+
+LOCK_CONTEXTS = _lock("LOCK_CONTEXTS", "context", "id")
+LOCK_THREADS = _lock("LOCK_THREADS", "thread", "id")
+LOCK_THREADS_OF = _lock("LOCK_THREADS_OF", "thread", "context")
+
+# `server_time` is a function of the schema: milliseconds since 1970 by the server's clock.
+COUNT_GROUP = prepared(
+    "COUNT_GROUP",
+    Text(
+        "UPDATE ledger_writer SET number = $2, seen_at = server_time() WHERE id = $1 RETURNING seen_at",
+        ("writer", "number"),
+    ),
+)
+NEW_WRITER = plain("INSERT INTO ledger_writer VALUES ($1, 0, server_time()) ON CONFLICT DO NOTHING", "writer")
+LATEST_GROUP = plain("SELECT number, server_time() FROM ledger_writer WHERE id = $1 FOR UPDATE", "writer")
+"""Waits for a transaction of the same writer whose connection was lost."""
+FORGET_WRITERS = plain("DELETE FROM ledger_writer WHERE seen_at < server_time() - $1", "age")
+
+_CURSOR = "page"
+
+
+def cursor_of(name: str) -> Prepared:
+    """Opens a cursor for a query."""
+    text = TEXTS[name]
+    return plain(f"DECLARE {_CURSOR} NO SCROLL CURSOR FOR {text.sql}", *text.names)
+
+
+NEXT_TASKS = bound(prepared("NEXT_TASKS", Text(f"FETCH 32 FROM {_CURSOR}")), {})
+
+FORMAT = plain("SELECT version_num, oldest FROM alembic_version, ledger_format")
+"""The version of the schema, and the oldest version of the code that may use it."""
+
+VERSION = prepared("VERSION", Text("SELECT hashtextextended(CAST(pg_current_snapshot() AS text), 0)"))

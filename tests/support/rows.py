@@ -114,6 +114,15 @@ def change(path: Path, sql: str, *values: object) -> int:
         return rows.change(sql, *values)
 
 
+def refusals() -> tuple[type[Exception], ...]:
+    """What a change raises that the tables do not take."""
+    if chosen() == SQLITE:
+        return (sqlite3.IntegrityError,)
+    import psycopg
+
+    return (psycopg.IntegrityError,)
+
+
 def everything(path: Path) -> str:
     """The rows of all tables, as text."""
     with reading(path) as rows:

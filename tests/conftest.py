@@ -14,19 +14,26 @@ import pytest
 import structlog
 from structlog._config import BoundLoggerLazyProxy
 
+from tests.support import stores
+
 _MEMORY = Path("/dev/shm")
 _ROOM = 4 << 30
 _DISK = "GATEWAY_TESTS_DISK"
 _AUTHORITY = Path(__file__).parent / "support" / "authority.pem"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--ledger", choices=stores.STORES, default=stores.SQLITE, help="the store that gateways run on")
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     # In the background of a script Ctrl-C is ignored, and by every process that is started there.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault(_DISK, tempfile.gettempdir())  # set by the first process of a run
     if "TMPDIR" not in os.environ and _keeps_files_in_memory():
         os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
+    stores.begin_run(config.getoption("--ledger"))
     # To load all authorities of the system takes a client 60 ms, and no test calls anybody whom they know.
     os.environ["SSL_CERT_FILE"] = str(_AUTHORITY)
     httpcore2.default_ssl_context = cache(httpcore2.default_ssl_context)
@@ -47,6 +54,12 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    mark = item.get_closest_marker(stores.SQLITE)
+    if mark is not None and stores.chosen() != stores.SQLITE:
+        pytest.skip(f"on SQLite only: {mark.args[0]}")
+
+
 _failed = pytest.StashKey[bool]()
 
 
@@ -61,6 +74,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def tmp_path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """Emptied when its test has passed, and not removed: a later test must not get the same path."""
     yield tmp_path
+    stores.remove(tmp_path)
     if not request.node.stash.get(_failed, False):
         for path in tmp_path.iterdir():
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink()

@@ -21,6 +21,7 @@ from gateway.engine.runtime import Pace
 from gateway.foundation.clock import Clock
 from gateway.testing.serving import serve
 from tests.support.fork_server import Forked, ForkServer, fork_server
+from tests.support.stores import ledger_url
 
 _PROJECT = Path(__file__).parents[1]
 _READY_WITHIN_SECONDS = 60
@@ -67,7 +68,7 @@ async def local_gateway(
     port = {"server.grpc.port": 0} if grpc else {}
     async with serve(front) as url, AsyncExitStack() as stack:
         config = load(
-            _document(agents, settings),
+            _document(directory, agents, settings),
             source="test.yaml",
             env={},
             plugins=plugins,
@@ -109,9 +110,9 @@ class _Front:
         await self.app(scope, receive, send)
 
 
-def _document(agents: str, settings: str, lease: str = "5s") -> str:
+def _document(directory: Path, agents: str, settings: str, lease: str = "5s") -> str:
     lines = "".join(f"  {line}\n" for line in agents.splitlines())
-    storage = f"{{url: 'sqlite:///{_DATABASE}', lease_timeout: {lease}}}"
+    storage = f"{{url: '{ledger_url(directory / _DATABASE)}', lease_timeout: {lease}}}"
     return f"version: 1\nstorage: {storage}\n{settings}\nagents:\n{lines}"
 
 
@@ -237,7 +238,7 @@ async def child_gateways(
     `lease`: how soon one takes what a dead one was at.
     """
     file = directory / "gateway.yaml"
-    document = _document(agents, settings, lease)
+    document = _document(directory, agents, settings, lease)
     file.write_text(f"server: {{port: 0}}\n{document}" if "server:" not in settings else document)
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(fork_server())

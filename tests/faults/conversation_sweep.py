@@ -3,9 +3,8 @@ every invariant holds in the process that follows.
 """
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.faults.crash_sweep import Sweep
 from tests.faults.unfinished import all_ended, tasks_to_complete
 from tests.invariants import violations
 from tests.support.fork_server import fork_server
+from tests.support.rows import first_text, query
 
 BOUND_SECONDS = 300
 _FINAL = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED"})
@@ -108,13 +108,13 @@ async def live_through(http: httpx2.AsyncClient, backend: Backend, story: Story)
 
 def _accepted(database: Path) -> list[str]:
     """The texts of all messages of context c, in the order of their turns."""
-    with closing(sqlite3.connect(database)) as connection:
-        rows = connection.execute(
-            "SELECT json_extract(payload, '$.parts[0].text') FROM input JOIN turn ON turn.id = turn"
-            " JOIN thread ON thread.id = turn.thread JOIN context ON context.id = thread.context"
-            " WHERE public_id = 'c' ORDER BY turn.number"
-        ).fetchall()
-    return [text for (text,) in rows]
+    rows = query(
+        database,
+        "SELECT payload FROM input JOIN turn ON turn.id = turn"
+        " JOIN thread ON thread.id = turn.thread JOIN context ON context.id = thread.context"
+        " WHERE public_id = 'c' ORDER BY turn.number",
+    )
+    return [first_text(payload) for (payload,) in rows]
 
 
 async def check(
@@ -159,16 +159,16 @@ async def check(
 
 async def _check_deleted(http: httpx2.AsyncClient, database: Path, story: Story) -> None:
     """A deletion that was confirmed is one; another has happened as a whole or not at all."""
-    with closing(sqlite3.connect(database)) as connection:
-        state = connection.execute("SELECT state FROM context WHERE public_id = 'd'").fetchone()
-        turns = connection.execute(
-            "SELECT count(*) FROM turn JOIN thread ON thread.id = turn.thread JOIN context ON context.id = context"
-            " WHERE public_id = 'd'"
-        ).fetchone()[0]
-    assert turns == (1 if state == ("open",) else 0)
+    state = query(database, "SELECT state FROM context WHERE public_id = 'd'")
+    turns = query(
+        database,
+        "SELECT count(*) FROM turn JOIN thread ON thread.id = turn.thread JOIN context ON context.id = context"
+        " WHERE public_id = 'd'",
+    )
+    assert turns == [(1 if state == [("open",)] else 0,)]
     if story.deleted:
-        assert state == ("deleted",)
-    if state == ("deleted",):
+        assert state == [("deleted",)]
+    if state == [("deleted",)]:
         with pytest.raises(Refused):
             await A2A(http, "agent").send("more", "d")
 

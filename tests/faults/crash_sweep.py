@@ -16,7 +16,10 @@ import httpx2
 
 from tests.a2a_client import a2a_http
 from tests.faults.unfinished import expire_leases
+from tests.support import stores
 from tests.support.fork_server import ForkServer
+
+_DATABASE = "gateway.db"
 
 
 class Story(Protocol):
@@ -31,10 +34,8 @@ S = TypeVar("S", bound=Story)
 def configure(folder: Path, agent: str) -> Path:
     """Makes the folder of a gateway with one agent, of these settings."""
     folder.mkdir()
-    file = folder / "gateway.yaml"
-    file.write_text(
-        f"version: 1\nserver: {{port: 0}}\nstorage: {{url: 'sqlite:///gateway.db'}}\nagents:\n  agent: {{{agent}}}\n"
-    )
+    file, url = folder / "gateway.yaml", stores.ledger_url(folder / _DATABASE)
+    file.write_text(f"version: 1\nserver: {{port: 0}}\nstorage: {{url: '{url}'}}\nagents:\n  agent: {{{agent}}}\n")
     return file
 
 
@@ -53,7 +54,7 @@ class Run(Generic[S]):
 
     @property
     def database(self) -> Path:
-        return self.folder / "gateway.db"
+        return self.folder / _DATABASE
 
     @asynccontextmanager
     async def next_process(self) -> AsyncIterator[httpx2.AsyncClient]:
@@ -82,6 +83,7 @@ class Sweep(Generic[S]):
         for number in count(1):
             run = await self._run(f"{pattern}:{number}")
             yield run
+            stores.remove(self.folder)
             shutil.rmtree(self.folder)
             if run.story.whole:
                 return

@@ -5,10 +5,9 @@ A message is "NUMBER KIND": the kind decides what the service does, the number m
 """
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,8 @@ from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Call, Conversation, Delay, Say, Step
 from tests.emulators.server import Refused
 from tests.faults.said import said
+from tests.support.rows import query
+from tests.support.stores import ledger_url
 
 LEASE_SECONDS = 1.0
 
@@ -120,7 +121,7 @@ async def crash_world(folder: Path) -> AsyncIterator[World]:
         ]
         world.file.write_text(
             "version: 1\nserver: {port: 0}\n"
-            f"storage: {{url: 'sqlite:///gateway.db', lease_timeout: {int(LEASE_SECONDS * 1000)}ms}}\n"
+            f"storage: {{url: '{ledger_url(world.database)}', lease_timeout: {int(LEASE_SECONDS * 1000)}ms}}\n"
             "tools:\n  desk: {type: python, ref: './desk.py:book'}\n  till: {type: python, ref: './desk.py:pay'}\n"
             "agents:\n" + "\n".join(lines) + "\n"
         )
@@ -146,8 +147,7 @@ def runs(world: World) -> Counter[str]:
 
 
 def tool_calls(world: World) -> list[ToolCall]:
-    with closing(sqlite3.connect(f"file:{world.database}?mode=ro", uri=True)) as connection:
-        rows = connection.execute("SELECT arguments, status, approval_decision FROM tool_call").fetchall()
+    rows = query(world.database, "SELECT arguments, status, approval_decision FROM tool_call")
     return [ToolCall(json.loads(arguments)["what"], status, decision) for arguments, status, decision in rows]
 
 

@@ -1,10 +1,8 @@
 """A tool of the gateway that writes a line to a file for each effect: the effects of a dead process can be counted."""
 
 import os
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.core.tools.toolset import OfferedTool
 from gateway.engine.tool_sources import AttachedSource
 from gateway.ports.tools import SourceTool, ToolDeclaration, ToolOutput, ToolRun
+from tests.support.rows import query
 
 _FILE = "effects.txt"
 _NAME = "book"
@@ -61,8 +60,7 @@ def effects(folder: Path) -> list[str]:
 def effect_errors(folder: Path, database: Path) -> list[str]:
     """Effects that came twice or without a call, and calls whose status does not match."""
     done = Counter(effects(folder))
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
-        calls = dict(connection.execute("SELECT id, status FROM tool_call").fetchall())
+    calls = dict(query(database, "SELECT id, status FROM tool_call"))
     twice = [f"{call} was done {times} times" for call, times in done.items() if times > 1]
     unknown = [f"{call} was done for nobody" for call in done.keys() - calls.keys()]
     missing = [

@@ -4,10 +4,9 @@ affected, and their resources are freed."""
 import asyncio
 import json
 import socket
-import sqlite3
 import struct
 import sys
-from contextlib import closing, suppress
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,6 +23,8 @@ from tests.invariants import violations
 from tests.running import StartLocal
 from tests.support.fork_server import Forked, fork_server
 from tests.support.polling import until
+from tests.support.rows import query
+from tests.support.stores import ledger_url
 
 MIB = 1024 * 1024
 
@@ -91,7 +92,7 @@ async def test_callers_that_leave_or_take_nothing_cancel_nothing_and_leave_nothi
     async with paused_agents(tmp_path) as held, fork_server() as parent:
         file = tmp_path / "gateway.yaml"
         agents = "".join(f"  {line}\n" for line in held.agents.splitlines())
-        storage = "storage: {url: 'sqlite:///gateway.db'}"
+        storage = f"storage: {{url: '{ledger_url(tmp_path / 'gateway.db')}'}}"
         file.write_text(f"version: 1\nserver: {{port: 0}}\n{storage}\nlimits: {LIMITS}\nagents:\n{agents}")
         child = await parent.serving(file)
         url = child.url.result()
@@ -186,7 +187,7 @@ async def test_eight_callers_with_one_key_at_once_get_one_task_of_two_processes(
     async with serve(server.app) as backend, fork_server() as parent:
         file = tmp_path / "gateway.yaml"
         file.write_text(
-            "version: 1\nserver: {port: 0}\nstorage: {url: 'sqlite:///gateway.db'}\n"
+            f"version: 1\nserver: {{port: 0}}\nstorage: {{url: '{ledger_url(tmp_path / 'gateway.db')}'}}\n"
             f"agents: {{echo: {{type: openai-responses, model: m, base_url: '{backend}/v1'}}}}\n"
         )
         urls = [(await parent.serving(file)).url.result() for _ in range(2)]
@@ -208,8 +209,7 @@ async def test_eight_callers_with_one_key_at_once_get_one_task_of_two_processes(
                 ids = await asyncio.gather(*(ask(number) for number in range(8)))
                 assert len(set(ids)) == 1
     assert len(server.requests) == 3
-    with closing(sqlite3.connect(tmp_path / "gateway.db")) as database:
-        assert database.execute("SELECT count(*) FROM task").fetchone() == (3,)
+    assert query(tmp_path / "gateway.db", "SELECT count(*) FROM task") == [(3,)]
     assert violations(tmp_path / "gateway.db") == []
 
 

@@ -4,8 +4,6 @@ continues to serve. The exact errors are in tests/interaction."""
 import asyncio
 import json
 import re
-import sqlite3
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,8 @@ from tests.a2a_client import A2A, COMPLETED, a2a_http, user_message, why
 from tests.faults.paused_agents import PausedAgents, paused_agents
 from tests.invariants import violations
 from tests.support.fork_server import fork_server
+from tests.support.rows import query
+from tests.support.stores import ledger_url
 
 pytestmark = pytest.mark.xdist_group("limits")
 
@@ -120,18 +120,15 @@ async def test_what_is_over_a_limit_is_refused_in_short_words_and_nothing_of_it_
             assert (await A2A(http, "function").call("ListTasks"))["totalSize"] == 0
             assert why(await A2A(http, "function").send("hello")) == COMPLETED
         await child.kill()
-    with closing(sqlite3.connect(tmp_path / "gateway.db")) as database:
-        rows = [
-            database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("context", "task", "turn")
-        ]
-    assert rows == [1, 1, 1]
+    tables = ("context", "task", "turn")
+    assert [query(tmp_path / "gateway.db", f"SELECT count(*) FROM {table}") for table in tables] == [[(1,)]] * 3
     assert violations(tmp_path / "gateway.db") == []
 
 
 def _configured(folder: Path, held: PausedAgents, limits: str = "") -> Path:
     file = folder / "gateway.yaml"
     agents = "".join(f"  {line}\n" for line in held.agents.splitlines())
-    storage = "storage: {url: 'sqlite:///gateway.db'}"
+    storage = f"storage: {{url: '{ledger_url(folder / 'gateway.db')}'}}"
     file.write_text(f"version: 1\nserver: {{port: 0}}\n{storage}\n{limits}\nagents:\n{agents}")
     return file
 

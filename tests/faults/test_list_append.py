@@ -21,6 +21,7 @@ from tests.faults.unfinished import all_ended
 from tests.invariants import violations
 from tests.support.fork_server import Forked, ForkServer, fork_server
 from tests.support.polling import interval, until
+from tests.support.stores import ledger_url
 
 pytestmark = [pytest.mark.fault("R1"), pytest.mark.xdist_group("torture")]
 
@@ -109,7 +110,7 @@ async def test_what_clients_of_two_processes_see_can_have_happened_in_one_order(
         file = tmp_path / "gateway.yaml"
         file.write_text(
             "version: 1\nserver: {port: 0}\nlimits: {queued_turns_per_context: 100}\n"
-            "storage: {url: 'sqlite:///gateway.db', lease_timeout: 1s}\nagents:\n"
+            f"storage: {{url: '{ledger_url(tmp_path / 'gateway.db')}', lease_timeout: 1s}}\nagents:\n"
             f"  chained: {{type: openai-responses, model: m, base_url: '{backend}/v1'}}\n"
             f"  kept: {{type: openai-responses, model: m, base_url: '{backend}/v1', history: {{owner: gateway}}}}\n"
             f"  conversed: {{type: openai-responses, model: m, base_url: '{backend}/v1', conversation: true}}\n"

@@ -3,8 +3,6 @@ sets this one aside until it is cancelled or its context deleted. Source: docs/s
 
 import asyncio
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from textwrap import indent
 
@@ -15,6 +13,8 @@ from tests.faults.paused_agents import paused_agents
 from tests.faults.unfinished import expire_leases
 from tests.invariants import violations
 from tests.support.fork_server import Forked, fork_server
+from tests.support.rows import query
+from tests.support.stores import ledger_url
 
 pytestmark = [pytest.mark.xdist_group("kill"), pytest.mark.fault("K12")]
 
@@ -29,8 +29,7 @@ def _told(child: Forked, event: str) -> list[str]:
 
 
 def _tries(database: Path) -> list[int]:
-    with closing(sqlite3.connect(database)) as connection:
-        return [row[0] for row in connection.execute("SELECT tries FROM turn WHERE ended_at IS NULL")]
+    return [tries for (tries,) in query(database, "SELECT tries FROM turn WHERE ended_at IS NULL")]
 
 
 @pytest.mark.parametrize("way_out", ["cancelled", "deleted"])
@@ -40,7 +39,7 @@ async def test_a_task_that_kills_every_process_that_ends_it_is_put_aside_and_the
     async with asyncio.timeout(_BOUND_SECONDS), paused_agents(tmp_path) as held, fork_server() as parent:
         file, database = tmp_path / "gateway.yaml", tmp_path / "gateway.db"
         file.write_text(
-            "version: 1\nserver: {port: 0}\nstorage: {url: 'sqlite:///gateway.db', lease_timeout: 1s}\n"
+            f"version: 1\nserver: {{port: 0}}\nstorage: {{url: '{ledger_url(database)}', lease_timeout: 1s}}\n"
             f"agents:\n{indent(held.agents, '  ')}\n"
         )
         child = await parent.serving(file)

@@ -19,6 +19,7 @@ from tests.invariants import violations
 from tests.support.core import running_core
 from tests.support.fork_server import fork_server
 from tests.support.scripted import G, Pause, ScriptedAdapter
+from tests.support.stores import ledger_url
 
 pytestmark = pytest.mark.xdist_group("torture")
 
@@ -42,7 +43,9 @@ async def test_a_process_that_dies_twenty_times_while_it_recovers_leaves_nothing
         # A call that is made again is ended by its turn, and not by recovery.
         once = held.agents.replace("model: m,", "model: m, repeat_unknown: false,")
         agents = "".join(f"  {line}\n" for line in once.splitlines())
-        file.write_text(f"version: 1\nserver: {{port: 0}}\nstorage: {{url: 'sqlite:///gateway.db'}}\nagents:\n{agents}")
+        file.write_text(
+            f"version: 1\nserver: {{port: 0}}\nstorage: {{url: '{ledger_url(database)}'}}\nagents:\n{agents}"
+        )
         child = await parent.serving(file)
         acked = {}
         async with a2a_http(child.url.result()) as http:
@@ -84,7 +87,7 @@ async def test_a_process_that_finds_many_open_tasks_serves_and_ends_them_all(
     await _leave_many_open(database)
     (tmp_path / "echo.py").write_text("def reply(text):\n    return text\n")
     file.write_text(
-        "version: 1\nserver: {port: 0}\nstorage: {url: 'sqlite:///gateway.db'}\n"
+        f"version: 1\nserver: {{port: 0}}\nstorage: {{url: '{ledger_url(database)}'}}\n"
         "agents:\n  echo: {type: python, ref: './echo.py:reply'}\n"
     )
     async with asyncio.timeout(_BOUND_SECONDS), fork_server() as parent:

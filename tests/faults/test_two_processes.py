@@ -30,6 +30,7 @@ from tests.faults.unfinished import all_ended
 from tests.invariants import violations
 from tests.support.fork_server import Forked, ForkServer, fork_server
 from tests.support.polling import interval
+from tests.support.stores import ledger_url
 
 pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.fault("K14", "R1")]
 
@@ -177,7 +178,7 @@ async def test_two_gateways_of_which_one_is_killed_again_and_again_lose_and_fork
     ):
         file.write_text(
             "version: 1\nserver: {port: 0}\n"
-            f"storage: {{url: 'sqlite:///gateway.db', lease_timeout: {int(LEASE_SECONDS * 1000)}ms}}\nagents:\n"
+            f"storage: {{url: '{ledger_url(database)}', lease_timeout: {int(LEASE_SECONDS * 1000)}ms}}\nagents:\n"
             f"  chained: {{type: openai-responses, model: m, base_url: '{backend}/v1'}}\n"
             f"  kept: {{type: openai-responses, model: m, base_url: '{backend}/v1', history: {{owner: gateway}}}}\n"
             f"  conversed: {{type: openai-responses, model: m, base_url: '{backend}/v1', conversation: true}}\n"

@@ -1,12 +1,11 @@
 """The tasks that a dead process did not finish: those that the next process has to complete, and the end of all of them."""
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 from tests.invariants import unsettled
 from tests.support.polling import until
+from tests.support.rows import query, writing
 
 _NOTHING_SHOWN = (
     "NOT EXISTS (SELECT 1 FROM event WHERE event.task = turn.task"
@@ -22,13 +21,9 @@ _UNHEARD = (
 def tasks_to_complete(database: Path, *, repeats: bool = True) -> list[str]:
     """Tasks whose turn had not begun, or of which nothing was shown and whose request can be made again. With `repeats` False
     no request is made again."""
-    with closing(sqlite3.connect(database)) as connection:
-        rows = connection.execute(
-            "SELECT turn.task FROM turn JOIN thread ON thread.id = turn.thread WHERE turn.status = 'accepted'"
-            f" OR (:repeats AND turn.status = 'running' AND {_UNHEARD} AND {_NOTHING_SHOWN})",
-            {"repeats": repeats},
-        ).fetchall()
-    return [task for (task,) in rows]
+    again = f" OR (turn.status = 'running' AND {_UNHEARD} AND {_NOTHING_SHOWN})" if repeats else ""
+    tasks = "SELECT turn.task FROM turn JOIN thread ON thread.id = turn.thread WHERE turn.status = 'accepted'"
+    return [task for (task,) in query(database, tasks + again)]
 
 
 async def all_ended(database: Path, gone: asyncio.Future[int] | None = None) -> bool:
@@ -39,7 +34,6 @@ async def all_ended(database: Path, gone: asyncio.Future[int] | None = None) -> 
 
 def expire_leases(database: Path) -> None:
     """Every lease has run out."""
-    with closing(sqlite3.connect(database)) as connection:
-        connection.execute("UPDATE thread SET lease_until = 0 WHERE lease_holder IS NOT NULL")
-        connection.execute("UPDATE process SET alive_until = 0")
-        connection.commit()
+    with writing(database) as rows:
+        rows.change("UPDATE thread SET lease_until = 0 WHERE lease_holder IS NOT NULL")
+        rows.change("UPDATE process SET alive_until = 0")

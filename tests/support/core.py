@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -48,9 +47,9 @@ from gateway.ports.adapter import Adapter
 from gateway.ports.capabilities import Backend
 from gateway.scheduling.leases import LeaseTimes
 from gateway.scheduling.runner import Runner
-from storage.ledger import factory
-from storage.settings import SqliteSettings
+from tests.support import rows
 from tests.support.scripted import Pause
+from tests.support.stores import open_store
 from tests.tool_call_vectors import faults
 
 START = 1_795_168_800_000
@@ -349,9 +348,7 @@ async def running_core(
     time = Time(prefix)
     time.now = now
     async with AsyncExitStack() as stack:
-        ledger = FragileLedger(
-            await stack.enter_async_context(factory.open(SqliteSettings(url=f"sqlite:///{path}"), True))
-        )
+        ledger = FragileLedger(await stack.enter_async_context(open_store(path)))
         before(ledger)
         fanout = Fanout(limits or StreamLimits())
         waits = Waits()
@@ -376,8 +373,7 @@ async def running_core(
 
 
 def query(path: Path, sql: str, *values: object) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(path)) as database:
-        return database.execute(sql, values).fetchall()
+    return rows.query(path, sql, *values)
 
 
 def logged(path: Path, task: str) -> list[Frame]:

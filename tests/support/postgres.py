@@ -1,0 +1,152 @@
+"""Servers of PostgreSQL for tests. A test without one skips, or fails where A2A_GATEWAY_REQUIRE_POSTGRES is 1."""
+
+import os
+import pwd
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import pytest
+
+NAMED = "A2A_GATEWAY_TEST_POSTGRES"
+"""The variable with the URL of a server to use, whose user may make databases."""
+
+_REQUIRED = "A2A_GATEWAY_REQUIRE_POSTGRES"
+_DEBIAN = Path("/usr/lib/postgresql")
+_USER = "postgres"
+_LOG_TAIL_LINES = 20
+
+
+def absent() -> NoReturn:
+    reason = f"there is no PostgreSQL: install its server (Debian: postgresql), or name one with {NAMED}"
+    if os.environ.get(_REQUIRED) == "1":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@cache
+def programs() -> Path | None:
+    """The folder of `initdb` and `pg_ctl`: that of the PATH, of `pg_config`, or of the newest package of Debian."""
+    found = shutil.which("initdb")
+    if found is not None:
+        return Path(found).parent
+    with suppress(OSError, subprocess.SubprocessError):
+        told = subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=True)
+        if (Path(told.stdout.strip()) / "initdb").exists():
+            return Path(told.stdout.strip())
+    versions = [path for path in _DEBIAN.glob("*/bin") if (path / "initdb").exists()]
+    return max(versions, key=lambda path: int(path.parent.name), default=None)
+
+
+def _as_user() -> dict[str, Any]:
+    """PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return {}
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    user = next(name for name in ("postgres", "nobody") if name in names)
+    return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server in a folder of its own: `data` are its files, `log` is what it writes. It listens on loopback, and on a socket
+    in `folder`."""
+
+    folder: Path
+    port: int
+    password: str
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://{_USER}:{self.password}@127.0.0.1:{self.port}/{database}"
+
+    def run(self, program: str, *arguments: object) -> None:
+        """One of PostgreSQL's programs, as the server's user. Raises: RuntimeError with what it wrote."""
+        found = programs()
+        assert found is not None
+        command = [str(found / program), *map(str, arguments)]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, **_as_user())
+        if done.returncode != 0:
+            raise RuntimeError(f"{program}: {done.stdout}{done.stderr}{self._tail()}")
+
+    def _tail(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return "\n".join(lines[-_LOG_TAIL_LINES:])
+
+    def configure(self, settings: dict[str, str]) -> None:
+        """They count from the next start on, the last one of a name."""
+        with (self.data / "postgresql.conf").open("a") as file:
+            file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
+
+    def start(self) -> None:
+        """Returns when it serves."""
+        self.run("pg_ctl", "start", "--wait", "--pgdata", self.data, "--log", self.log)
+
+    def stop(self, mode: Literal["smart", "fast", "immediate"] = "immediate") -> None:
+        """`immediate` is a crash: it recovers when it starts again."""
+        self.run("pg_ctl", "stop", "--wait", "--mode", mode, "--pgdata", self.data)
+
+    @property
+    def running(self) -> bool:
+        return (self.data / "postmaster.pid").exists()
+
+
+def make_server(folder: Path, settings: dict[str, str]) -> Server:
+    """In a new folder; it does not run yet."""
+    folder.mkdir(mode=0o700)
+    if os.geteuid() == 0:
+        user = _as_user()
+        shutil.chown(folder, user["user"], user["group"])
+    server = Server(folder, _free_port(), secrets.token_hex(16))
+    password = folder / "password"
+    password.write_text(server.password)
+    server.run(
+        "initdb", "--no-sync", "--encoding=UTF8", "--locale=C", f"--username={_USER}", "--auth=password",
+        f"--pwfile={password}", f"--pgdata={server.data}",
+    )  # fmt: skip
+    common = {
+        "listen_addresses": "127.0.0.1",
+        "port": str(server.port),
+        "unix_socket_directories": str(folder),
+        "max_connections": "500",
+    }
+    server.configure(common | settings)
+    return server
+
+
+@contextmanager
+def postgres_server(settings: dict[str, str] | None = None) -> Iterator[Server]:
+    """A server for one test, which may stop and crash it: it loses nothing, and runs."""
+    if programs() is None:
+        absent()
+    with tempfile.TemporaryDirectory(prefix="a2a-gateway-postgres-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o711)
+        server = make_server(Path(folder) / "server", settings or {})
+        server.start()
+        try:
+            yield server
+        finally:
+            if server.running:
+                server.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port

@@ -1,0 +1,64 @@
+"""The stores on which tests run. A path names a database: on SQLite its file, on PostgreSQL a database of its own in the server
+of the run. The option `--ledger` chooses for the whole run; SQLite is the default."""
+
+import os
+import secrets
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from gateway.config.plugins import Registry
+from gateway.ledger.port import Ledger
+
+SQLITE, POSTGRES = "sqlite", "postgres"
+STORES = (SQLITE, POSTGRES)
+
+RUN = "GATEWAY_TESTS_POSTGRES"
+"""The variable with the number of the first process of a run, and the folder that a server of the run gets if one is wanted."""
+
+_chosen = SQLITE
+_made: set[Path] = set()
+
+
+def begin_run(store: str) -> None:
+    """Each process of a run says it, the first one first."""
+    global _chosen
+    _chosen = store
+    folder = Path(tempfile.gettempdir()) / f"a2a-gateway-postgres-{secrets.token_hex(6)}"
+    os.environ.setdefault(RUN, f"{os.getpid()} {folder}")
+
+
+def chosen() -> str:
+    return _chosen
+
+
+def ledger_url(path: Path) -> str:
+    """What a configuration says as `storage.url`. On PostgreSQL the database is made if it is not there, with its tables."""
+    path = path.absolute()
+    if _chosen == SQLITE:
+        return f"sqlite:///{path}"
+    from tests.support.databases import databases, name_of
+
+    if path in _made:
+        return databases().url_of(name_of(path))
+    url = databases().make(name_of(path))
+    _made.add(path)
+    return url
+
+
+@asynccontextmanager
+async def open_store(path: Path) -> AsyncIterator[Ledger]:
+    url = ledger_url(path)
+    factory = Registry().ledger(url)
+    async with factory.open(factory.settings(url=url), True) as ledger:
+        yield ledger
+
+
+def remove(folder: Path) -> None:
+    """The databases of this process whose paths lie in a folder, or that of a path. Files are removed with their folder."""
+    for path in [path for path in _made if path.is_relative_to(folder.absolute())]:
+        from tests.support.databases import databases, name_of
+
+        databases().drop(name_of(path))
+        _made.remove(path)

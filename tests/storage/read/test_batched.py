@@ -84,6 +84,7 @@ async def test_closing_that_is_broken_off_may_be_done_again(path: Path) -> None:
 
 _WITHOUT_MEMORY = """
 import asyncio, sqlite3
+from storage.statement import Query
 from storage.read.batched import BatchedReader
 from storage.statement import Query
 
@@ -93,7 +94,7 @@ async def main():
     reader = BatchedReader(connection)
     [failure] = await asyncio.gather(reader.fetch(("SELECT zeroblob(8000000) || ''", {})), return_exceptions=True)
     print(type(failure).__name__, failure)
-    print(await reader.fetch(("SELECT 1", {})))
+    print(await reader.fetch((Query("ONE", "SELECT 1"), {})))
     await reader.close()
 
 asyncio.run(main())

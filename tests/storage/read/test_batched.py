@@ -84,7 +84,6 @@ async def test_closing_that_is_broken_off_may_be_done_again(path: Path) -> None:
 
 _WITHOUT_MEMORY = """
 import asyncio, sqlite3
-from storage.statement import Query
 from storage.read.batched import BatchedReader
 from storage.statement import Query
 
@@ -92,7 +91,7 @@ async def main():
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA hard_heap_limit = 3000000")
     reader = BatchedReader(connection)
-    [failure] = await asyncio.gather(reader.fetch(("SELECT zeroblob(8000000) || ''", {})), return_exceptions=True)
+    [failure] = await asyncio.gather(reader.fetch((Query("LONG", "SELECT zeroblob(8000000) || ''"), {})), return_exceptions=True)
     print(type(failure).__name__, failure)
     print(await reader.fetch((Query("ONE", "SELECT 1"), {})))
     await reader.close()

@@ -1,1 +1,4 @@
-"""The ledger on PostgreSQL."""
+"""The ledger on PostgreSQL.
+
+Law: as that of `storage`; only `storage.postgres` names the library of PostgreSQL.
+"""

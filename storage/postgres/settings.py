@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from gateway.config.settings import LocalPath, Settings
+from gateway.config.settings import Duration, LocalPath, Settings, duration
 
 _EXAMPLE = "postgresql://USER@HOST:5432/DATABASE"
 
@@ -42,10 +42,17 @@ class PostgresSettings(Settings):
         3,
         description="Connections for long reads. Two more are for writing and for short reads, one for notifications.",
     )
-    connect_timeout: Annotated[int, Field(ge=1, le=60)] = Field(5, description="Seconds of an attempt to connect.")
-    statement_timeout: Annotated[float, Field(gt=0, le=3600)] = Field(30, description="Seconds of a statement.")
-    lock_timeout: Annotated[float, Field(gt=0, le=3600)] = Field(
-        5, description="Seconds that a statement waits for a row."
+    connect_timeout: Duration = Field(
+        duration("5s"),
+        ge=duration("1s"),
+        le=duration("60s"),
+        description="Time of an attempt to connect, to each host.",
+    )
+    statement_timeout: Duration = Field(
+        duration("30s"), ge=duration("100ms"), le=duration("1h"), description="Longest time of a statement."
+    )
+    lock_timeout: Duration = Field(
+        duration("5s"), ge=duration("100ms"), le=duration("1h"), description="Longest wait of a statement for a row."
     )
     tls: Literal["disable", "prefer", "require", "verify-ca", "verify-full"] | None = Field(
         None, description="How the connection is secured (sslmode of libpq)."
@@ -69,7 +76,7 @@ class PostgresSettings(Settings):
             self.url,
             **{name: value for name, value in given.items() if value is not None},
             application_name=self.application_name,
-            connect_timeout=self.connect_timeout,
+            connect_timeout=round(self.connect_timeout),
             client_encoding="UTF8",
             options=_options(
                 search_path=self.database_schema,

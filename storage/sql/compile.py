@@ -46,14 +46,14 @@ TARGET = Path(__file__).parents[1] / "compiled.py"
 POSTGRES_TARGET = Path(__file__).parents[1] / "postgres" / "compiled.py"
 
 _HEAD = '''"""Made by `python -m storage.sql.compile`; do not edit. The SQL that the ledger runs, and the schema it expects."""
-# ruff: noqa: E501, S105
+# ruff: noqa: E501
 # fmt: off
 
 from storage.statement import Query, Statement
 '''
 
 _POSTGRES_HEAD = '''"""Made by `python -m storage.sql.compile`; do not edit. `storage.compiled` in the dialect of PostgreSQL."""
-# ruff: noqa: E501, S105
+# ruff: noqa: E501
 # fmt: off
 
 from storage.postgres.text import Text

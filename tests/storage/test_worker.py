@@ -22,6 +22,7 @@ from pathlib import Path
 from storage.read.batched import BatchedReader
 from storage.ledger import open_ledger
 from storage.read.pool import Readers
+from storage.statement import Query
 from storage.write.writer import Writer
 from tests.storage.write.test_writer import Told, events, writing
 
@@ -35,7 +36,7 @@ async def main(path, cls, method):
         await readers.open(str(path), 50)
         setattr(cls, method, no_memory)
         print("acknowledged", flush=True)
-        await asyncio.gather(Told(writer).of(events(3, 3)), readers.fetch("SELECT 1", {}))
+        await asyncio.gather(Told(writer).of(events(3, 3)), readers.fetch(Query("ONE", "SELECT 1"), {}))
 
 asyncio.run(main(Path(sys.argv[1]), *{"writer": (Writer, "_waiting"), "reader": (BatchedReader, "_answers")}[sys.argv[2]]))
 """

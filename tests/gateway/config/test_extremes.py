@@ -13,6 +13,7 @@ from gateway.config.loader import load
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid
 from gateway.testing.serving import serve
+from storage.postgres.settings import PostgresSettings
 from tests.a2a_client import A2A, a2a_http, text_of
 from tests.emulators.chat import ChatServer
 from tests.emulators.scripts import Call, Say, in_rounds
@@ -74,6 +75,9 @@ def document(path: Path_, kind: str, value: str) -> str:
     if path[0] in REQUIRED:
         section = str(path[0])
         data.setdefault(section, {})["x"] = {"type": kind, **REQUIRED[section][kind]}
+    if path[0] == "storage":
+        kind = "postgresql://localhost/ledger" if path[1] in PostgresSettings.model_fields else "sqlite:///ledger.db"
+        data["storage"] = {"url": kind}
     holder = data
     for key, following in zip(path, (*path[1:], None), strict=True):
         below: Any = MARK if following is None else [] if isinstance(following, int) else {}

@@ -12,9 +12,11 @@ import pytest
 
 from gateway.ledger.errors import LedgerUnavailable
 from storage.read.batched import BatchedReader
+from storage.statement import Query
 
-COUNT = "SELECT count(*) FROM numbers"
-ONE = "SELECT number FROM numbers WHERE number = :number"
+COUNT = Query("COUNT", "SELECT count(*) FROM numbers")
+ONE = Query("ONE", "SELECT number FROM numbers WHERE number = :number")
+MISSING = Query("MISSING", "SELECT * FROM missing")
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ async def reader(path: Path) -> AsyncGenerator[BatchedReader, None]:
 async def test_a_query_that_fails_leaves_its_neighbours_alone(reader: BatchedReader) -> None:
     good, bad, other = await asyncio.gather(
         reader.fetch((ONE, {"number": 1})),
-        reader.fetch(("SELECT * FROM missing", {})),
+        reader.fetch((MISSING, {})),
         reader.fetch((ONE, {"number": 2})),
         return_exceptions=True,
     )
@@ -83,14 +85,15 @@ async def test_closing_that_is_broken_off_may_be_done_again(path: Path) -> None:
 _WITHOUT_MEMORY = """
 import asyncio, sqlite3
 from storage.read.batched import BatchedReader
+from storage.statement import Query
 
 async def main():
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA hard_heap_limit = 3000000")
     reader = BatchedReader(connection)
-    [failure] = await asyncio.gather(reader.fetch(("SELECT zeroblob(8000000) || ''", {})), return_exceptions=True)
+    [failure] = await asyncio.gather(reader.fetch((Query("LONG", "SELECT zeroblob(8000000) || ''"), {})), return_exceptions=True)
     print(type(failure).__name__, failure)
-    print(await reader.fetch(("SELECT 1", {})))
+    print(await reader.fetch((Query("ONE", "SELECT 1"), {})))
     await reader.close()
 
 asyncio.run(main())

@@ -11,8 +11,9 @@ import pytest
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
 from storage.read.inline import InlineReader
 from storage.read.pool import Readers
+from storage.statement import Query
 
-NAME = "SELECT name FROM things WHERE id = :id"
+NAME = Query("NAME", "SELECT name FROM things WHERE id = :id")
 
 
 @pytest.fixture

@@ -65,17 +65,16 @@ async def test_a_cancelled_read_keeps_no_snapshot_open(path: Path, readers: Read
 async def test_a_row_that_is_no_text_is_corrupt_and_keeps_no_snapshot_open(path: Path, readers: Readers) -> None:
     for _ in range(4):
         with pytest.raises(CorruptRecord, match="a row cannot be read"):
-            await readers.fetch("SELECT CAST(x'ff' AS TEXT) FROM numbers", {})
+            await readers.fetch(Query("BROKEN", "SELECT CAST(x'ff' AS TEXT) FROM numbers"), {})
     count = add_one(path)
     assert await asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(4))) == [[(count,)]] * 4
 
 
 async def test_a_snapshot_shows_one_moment_and_is_closed(path: Path, readers: Readers) -> None:
     for _ in range(4):
-        async with readers.snapshot() as fetch:
-            [(before,)] = await fetch(COUNT, {})
-            assert add_one(path) == before + 1
-            assert await fetch(COUNT, {}) == [(before,)]
+        reading = readers.scan_all((COUNT, {}), (COUNT, {}))
+        [[before], [after]], _ = await asyncio.gather(reading, asyncio.to_thread(add_one, path))
+        assert before == after
     count = add_one(path)
     assert await asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(4))) == [[(count,)]] * 4
 
@@ -83,21 +82,21 @@ async def test_a_snapshot_shows_one_moment_and_is_closed(path: Path, readers: Re
 async def test_a_snapshot_that_fails_is_closed(path: Path, readers: Readers) -> None:
     for _ in range(4):
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0), readers.snapshot() as fetch:
-                await fetch(ALL, {})
+            async with asyncio.timeout(0):
+                await readers.scan_all((ALL, {}))
     count = add_one(path)
     assert await asyncio.gather(*(readers.fetch(COUNT, {}) for _ in range(4))) == [[(count,)]] * 4
 
 
 async def test_a_reader_cannot_write(path: Path, readers: Readers) -> None:
     with pytest.raises(LedgerUnavailable, match="readonly"):
-        await readers.fetch("DELETE FROM numbers", {})
+        await readers.fetch(Query("DELETE", "DELETE FROM numbers"), {})
 
 
 async def test_a_read_that_fails_gives_its_connection_back(readers: Readers) -> None:
     for _ in range(10):
         with pytest.raises(LedgerUnavailable, match="no such table"):
-            await readers.fetch("SELECT * FROM missing", {})
+            await readers.fetch(Query("MISSING", "SELECT * FROM missing"), {})
     assert await readers.fetch(COUNT, {}) == [(1000,)]
 
 
@@ -132,7 +131,7 @@ async def test_without_memory_to_open_the_file_it_is_unavailable(
 
 async def test_reads_without_memory_are_unavailable_once(short_of_memory_for: list[str], readers: Readers) -> None:
     for read in (partial(readers.lookup, COUNT, {}), partial(readers.scan, COUNT, {})):
-        short_of_memory_for.append(COUNT)
+        short_of_memory_for.append(COUNT.sql)
         if read.func == readers.scan:
             with pytest.raises(LedgerUnavailable, match="no memory"):
                 await read()
@@ -148,8 +147,7 @@ async def test_a_snapshot_that_could_not_be_closed_is_closed_by_the_next_read(
 ) -> None:
     for _ in range(3):  # each of the pool
         short_of_memory_for.append("ROLLBACK")
-        async with readers.snapshot() as fetch:
-            await fetch(COUNT, {})
+        await readers.scan_all((COUNT, {}))
     assert short_of_memory_for == []
     count = add_one(path)
     short_of_memory_for.append("ROLLBACK")
@@ -162,7 +160,7 @@ async def test_a_long_text_is_read_where_no_short_read_waits_for_it(path: Path, 
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("CREATE TABLE texts (text TEXT)")
         connection.execute("INSERT INTO texts VALUES (?)", ("x" * 1_000_000,))
-    query = "SELECT text FROM texts"
+    query = Query("TEXTS", "SELECT text FROM texts")
     with pytest.raises(TextTooLong):
         await readers._batched.fetch((query, {}))
     assert readers._inline.fetch(query, {}) is None

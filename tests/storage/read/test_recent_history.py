@@ -31,7 +31,10 @@ async def test_the_work_does_not_grow_with_the_thread(database: Recorded) -> Non
             await database.ledger.commit(*talk.points)
             talk.points.clear()
             work.append(
-                [instructions(database, sql, number) for sql in (compiled.RECENT_HISTORY, compiled.MEASURED_CALLS)]
+                [
+                    instructions(database, query.sql, number)
+                    for query in (compiled.RECENT_HISTORY, compiled.MEASURED_CALLS)
+                ]
             )
     short, long = work
     assert short == long

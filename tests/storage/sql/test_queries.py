@@ -49,7 +49,7 @@ def test_a_query_reads_no_table_from_end_to_end(connection: sqlite3.Connection, 
 
 def test_unsent_items_are_found_without_reading_the_sent_ones(connection: sqlite3.Connection) -> None:
     assert (
-        plan(connection, compiled.UNSENT_ITEMS)[0]
+        plan(connection, compiled.UNSENT_ITEMS.sql)[0]
         == "SEARCH history_item USING INDEX ix_history_item_unsent (thread=?)"
     )
 
@@ -61,20 +61,20 @@ def test_a_page_is_read_in_the_order_of_an_index(
     filters = in_context, in_state, since, after
     with_turns = [compiled.LISTINGS_WITH_TURNS[*filters, *asked] for asked in product([False, True], repeat=2)]
     index = "ix_task_listed_in_context" if in_context else "ix_task_listed"
-    for sql in (*compiled.LISTINGS[filters], *with_turns):
-        steps = plan(connection, sql)
+    for query in (*compiled.LISTINGS[filters], *with_turns):
+        steps = plan(connection, query.sql)
         assert any(f"USING INDEX {index} " in step for step in steps)
         assert [step for step in steps if step.startswith("SCAN") or "TEMP B-TREE" in step] == []
 
 
 def test_the_end_of_a_thread_is_walked_step_by_step(connection: sqlite3.Connection) -> None:
-    steps = plan(connection, compiled.RECENT_HISTORY)
+    steps = plan(connection, compiled.RECENT_HISTORY.sql)
     assert [step for step in steps if step.startswith("SCAN")] == ["SCAN tail"]
     assert "SEARCH older USING INDEX sqlite_autoindex_history_item_1 (thread=? AND position=?)" in steps
     assert "SEARCH history_item USING INDEX sqlite_autoindex_history_item_1 (thread=? AND position>?)" in steps
 
 
 def test_the_latest_calls_are_found_from_the_end(connection: sqlite3.Connection) -> None:
-    steps = plan(connection, compiled.MEASURED_CALLS)
+    steps = plan(connection, compiled.MEASURED_CALLS.sql)
     assert steps[0] == "SEARCH turn USING INDEX sqlite_autoindex_turn_2 (thread=?)"
     assert "USE TEMP B-TREE FOR ORDER BY" not in steps

@@ -41,7 +41,7 @@ async def open_ledger(settings: PostgresSettings, auto_migrate: bool) -> AsyncGe
     The exit commits what was submitted. Raises: LedgerUnavailable when the database cannot be used or its schema has another
     version; `auto_migrate` allows to make it, and to migrate an older one.
     """
-    connect = partial(Session, settings.conninfo().encode(), settings.statement_timeout + _MARGIN)
+    connect = partial(Session, settings.conninfo(), settings.connect_timeout, settings.statement_timeout + _MARGIN)
     await asyncio.to_thread(_prepare, connect, settings.database_schema, auto_migrate)
     store = GroupStore(connect)
     writer = Writer(store)

@@ -76,7 +76,6 @@ class PostgresSettings(Settings):
             self.url,
             **{name: value for name, value in given.items() if value is not None},
             application_name=self.application_name,
-            connect_timeout=round(self.connect_timeout),
             client_encoding="UTF8",
             options=_options(
                 search_path=self.database_schema,

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+from gateway.foundation.clock import Clock
 from gateway.ledger.documents import Import
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.points import QUEUES_BACKEND_JOBS, CommitPoint
@@ -29,6 +30,8 @@ from storage.write.writer import Done, Writer
 _PATIENCE = 15.0
 """Seconds that the commits of a running turn wait for a locked database; a caller's request fails after one timeout."""
 
+_MACHINE = Clock()
+
 _REQUESTS = frozenset({Accept, Close, Decide})
 _EVENTS = frozenset({Append})
 
@@ -39,6 +42,10 @@ class SqliteLedger(Reads):
         self._writer = writer
         self._version = version
         self._wake_jobs: list[Callable[[], None]] = []
+
+    def now(self) -> int:
+        # All processes on one file are on one machine, whose clock may be set: the gateway detects that.
+        return _MACHINE.now()
 
     def on_backend_job(self, wake: Callable[[], None]) -> None:
         self._wake_jobs.append(wake)

@@ -225,6 +225,11 @@ class Ledger(
 ):  # fmt: skip
     """Durable state: all parts of the port."""
 
+    def now(self) -> int:
+        """Milliseconds since the epoch by the clock that all processes on this ledger share: leases, claims and expiry are
+        compared by it. Without I/O: where the clock is a server's, a store samples it when it opens, commits or renews, and
+        goes on by the monotonic clock in between."""
+
     async def secret(self, name: str) -> bytes:
         """32 random bytes that stay the same for the life of the database, made on first use."""
 

@@ -102,6 +102,25 @@ class ConfirmsInAnotherOrder(Around):
             held()
 
 
+class HasATimeOfItsOwn(Around):
+    """Each process lives an hour after the one before it."""
+
+    opened = 0
+
+    def __init__(self, inside: Ledger) -> None:
+        super().__init__(inside)
+        type(self).opened += 1
+        self.ahead = self.opened * 3_600_000
+
+    def now(self) -> int:
+        return self.inside.now() + self.ahead
+
+
+class StandsStill(Around):
+    def now(self) -> int:
+        return 1_795_168_800_000
+
+
 class StaysAtItsVersion(Around):
     async def version(self) -> int:
         return 1

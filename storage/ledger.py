@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from gateway.foundation.clock import Clock
 from gateway.ledger.documents import Import
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.points import QUEUES_BACKEND_JOBS, CommitPoint
-from gateway.ledger.port import Ledger, LedgerFactory
+from gateway.ledger.port import Changed, Ledger, LedgerFactory
 from gateway.ledger.tasks import Append, Close
 from gateway.ledger.turns import Accept, Decide
 from storage import compiled
@@ -67,6 +67,12 @@ class SqliteLedger(Reads):
         rows = await self._readers.fetch(compiled.SECRET, {"name": name})
         value: bytes = rows[0][0]
         return value
+
+    def changes(self, wanted: Callable[[], Awaitable[object]]) -> AsyncGenerator[Changed, None]:
+        return self._readers.changes(wanted)
+
+    def hears(self) -> None:
+        return None
 
     async def ready(self) -> None:
         rows = await self._readers.fetch(compiled.SCHEMA_VERSION, {})

@@ -128,7 +128,7 @@ class Gateway:
         jobs = [self._deletions.run(), self._withdrawals.run(), self._retention.run(), self._expiry.run()]
         jobs += [self._keys.run(), self._refresh.run()]
         if self._push is not None:
-            jobs.append(self._push.run())
+            jobs.append(self._push.run(self.runner.runtime.changes))
         async with self.app.open(), self.runner.running(), asyncio.TaskGroup() as group:
             tasks = [group.create_task(job) for job in jobs]
             try:

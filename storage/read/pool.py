@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import aiosqlite
 
 from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.port import Changed
 from storage.compiled import DATA_VERSION
 from storage.errors import FAILURES, TextTooLong, read_failure, text_of, unavailable
 from storage.read.batched import BatchedReader, Job, Query
@@ -24,6 +25,9 @@ Fetch = Callable[[str, dict[str, Any]], Awaitable[list[Row]]]
 
 _CONNECTIONS = 3
 """Connections for reads that may be long. Each has a thread; more threads would only wait for the interpreter's lock."""
+
+_INTERVAL = 0.05
+"""Seconds between two looks at the number of the last commit, which cost microseconds."""
 
 _LONGEST = 256 * 1024
 """Bytes of the longest text that a short read may find. SQLite checks it before it reads the text."""
@@ -137,8 +141,20 @@ class Readers:
         if self._closed:
             raise LedgerUnavailable("the ledger is closed")
 
-    async def version(self) -> int:
-        """A number that changes with every commit. Raises: LedgerUnavailable."""
+    async def changes(self, wanted: Callable[[], Awaitable[object]]) -> AsyncGenerator[Changed, None]:
+        """SQLite tells nobody, and has a number that changes with every commit. Raises: LedgerUnavailable."""
+        seen = None
+        while True:
+            await wanted()
+            version = await self._version()
+            if version == seen:
+                await asyncio.sleep(_INTERVAL)
+            else:
+                seen = version
+                yield None
+
+    async def _version(self) -> int:
+        """Raises: LedgerUnavailable."""
         self._refuse_when_closed()
         try:
             return await asyncio.to_thread(self._data_version)

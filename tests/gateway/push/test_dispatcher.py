@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -49,12 +50,15 @@ class HeldSender:
 @asynccontextmanager
 async def notifying(core: Core, sender: Any, limits: PushLimits | None = None) -> AsyncGenerator[Dispatcher]:
     notifier = Dispatcher(core.ledger, lambda: sender, WebhookRequests(BOX), core.time.clock, limits or PushLimits())
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(notifier.run())
-        try:
-            yield notifier
-        finally:
-            task.cancel()
+    changes = core.runner.runtime.changes
+    notifier.want = partial(changes.want, notifier)
+    with changes.told(lambda _: notifier.hear()):
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(notifier.run())
+            try:
+                yield notifier
+            finally:
+                task.cancel()
 
 
 async def tasks_with_configs(core: Core, push: PushHarness, *hosts: str) -> None:
@@ -89,7 +93,7 @@ async def test_no_more_posts_are_made_at_once_than_may_be(core: Core) -> None:
     assert sender.most_at_once == 5
 
 
-async def test_an_event_during_the_run_is_posted_within_the_interval(core: Core) -> None:
+async def test_an_event_during_the_run_is_posted_when_it_is_heard_of(core: Core) -> None:
     core.agent(ScriptedAdapter(BR, otherwise=lambda _: [TextDelta("a"), CallCompleted("r")]))
     push, sender = PushHarness(core), HeldSender()
     sender.go.set()

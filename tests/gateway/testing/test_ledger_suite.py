@@ -16,7 +16,13 @@ from tests.gateway.testing import broken_ledgers as broken
 from tests.gateway.testing.broken_ledgers import Around
 
 LATE = next(name for name, (_, point) in CONFLICTS.items() if isinstance(point, Complete) and point.generation == 0)
-LATE_FOR_EVER = {broken.WakesNobody, broken.StandsStill}
+LATE_FOR_EVER = {
+    broken.WakesNobody,
+    broken.StandsStill,
+    broken.HearsNothing,
+    broken.HearsOfOthers,
+    broken.TellsOneReader,
+}
 """These do nothing wrong but to wait."""
 
 WRONG: list[tuple[type[Around], str, dict[str, Any]]] = [
@@ -40,7 +46,11 @@ WRONG: list[tuple[type[Around], str, dict[str, Any]]] = [
     (broken.ConfirmsInAnotherOrder, "one_refused_submission_does_not_change_the_order", {}),
     (broken.HasATimeOfItsOwn, "two_processes_have_the_same_time", {}),
     (broken.StandsStill, "the_time_goes_on_between_two_commits", {}),
-    (broken.StaysAtItsVersion, "the_version_changes_with_every_commit_of_any_process_and_with_nothing_else", {}),
+    (broken.HearsNothing, "a_cancel_that_one_process_asks_for_is_a_change_of_its_task", {}),
+    (broken.HearsNothing, "what_is_committed_while_nobody_wants_changes_is_heard_of_later", {}),
+    (broken.HearsOfOthers, "each_commit_is_heard_of_by_every_process_when_it_can_be_read", {}),
+    (broken.TellsOneReader, "the_changes_can_be_read_by_several_and_again", {}),
+    (broken.HearsOnceForEachCommit, "many_commits_that_nobody_heard_are_joined", {}),
     (broken.ShowsTasksOfOthers, "what_belongs_to_another_is_not_there", {"stranger": Caller("eve", "acme")}),
     (broken.ReadsTheWholeThread, "a_view_of_the_end_is_the_view_of_the_whole", {"seed": 1}),
     (broken.HasSecretsOfItsOwn, "a_secret_is_made_once_for_each_name", {}),

@@ -33,6 +33,10 @@ def add_one(path: Path) -> int:
         return int(connection.execute(COUNT).fetchone()[0])
 
 
+async def always() -> None:
+    """Changes are wanted."""
+
+
 async def test_a_read_sees_the_newest_commit_while_another_cursor_is_open(path: Path, readers: Readers) -> None:
     with closing(sqlite3.connect(path)) as elsewhere:
         cursor = elsewhere.execute(ALL)
@@ -107,8 +111,9 @@ async def test_closing_waits_for_the_reads_under_way(path: Path) -> None:
     await asyncio.wait([reads], timeout=0)
     await readers.close()
     assert await reads == [[(1000,)]] * 12
-    with pytest.raises(LedgerUnavailable, match="closed"):
-        await readers.fetch(COUNT, {})
+    for read in (readers.fetch(COUNT, {}), anext(readers.changes(always))):
+        with pytest.raises(LedgerUnavailable, match="closed"):
+            await read
 
 
 async def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
@@ -138,8 +143,8 @@ async def test_reads_without_memory_are_unavailable_once(short_of_memory_for: li
         assert await read() == [(1000,)]
     short_of_memory_for.append(DATA_VERSION)
     with pytest.raises(LedgerUnavailable, match="no memory"):
-        await readers.version()
-    assert await readers.version() > 0
+        await anext(readers.changes(always))
+    assert await anext(readers.changes(always)) is None
 
 
 async def test_a_snapshot_that_could_not_be_closed_is_closed_by_the_next_read(

@@ -104,6 +104,34 @@ async def test_an_event_during_the_run_is_posted_when_it_is_heard_of(core: Core)
     assert len(sender.posted) == 2
 
 
+async def test_without_configurations_what_is_heard_costs_no_reads(core: Core) -> None:
+    core.agent(ScriptedAdapter(BR, otherwise=lambda _: says("a")))
+    async with notifying(core, HeldSender()):
+        await until(lambda: "next_push" in core.ledger.reads)
+        changes = core.runner.runtime.changes
+        with changes.heard((), wanted=True) as heard:
+            core.ledger.reads.clear()
+            await soon(heard.wait())
+            heard.clear()
+            await core.send("hello")
+            await soon(heard.wait())
+        assert "next_push" not in core.ledger.reads
+
+
+async def test_a_delivery_that_is_due_later_is_made_then(core: Core) -> None:
+    core.agent(ScriptedAdapter(BR, otherwise=lambda _: says("a")))
+    push, sender = PushHarness(core), HeldSender()
+    sender.go.set()
+    await tasks_with_configs(core, push, "h.example")
+    with closing(sqlite3.connect(core.path)) as database, database:
+        database.execute("UPDATE push_config SET due_at = ?", (core.time.now + 20,))
+    async with notifying(core, sender):
+        await until(lambda: "next_push" in core.ledger.reads)
+        core.time.now += 20
+        await until(lambda: [row[1] for row in push.rows()] == ["done"])
+    assert len(sender.posted) == 2
+
+
 async def test_two_processes_on_one_database_post_each_event_once(core: Core) -> None:
     core.agent(ScriptedAdapter(BR, otherwise=lambda _: says("a")))
     push, sender = PushHarness(core), HeldSender()

@@ -147,6 +147,28 @@ async def test_reads_without_memory_are_unavailable_once(short_of_memory_for: li
     assert await anext(readers.changes(always)) is None
 
 
+async def test_commits_are_looked_for_only_while_changes_are_wanted(path: Path, readers: Readers) -> None:
+    wanted, looks = asyncio.Event(), 0
+
+    async def waits() -> None:
+        nonlocal looks
+        await wanted.wait()
+        looks += 1
+
+    changes = readers.changes(waits)
+    wanted.set()
+    assert await anext(changes) is None
+    wanted.clear()
+    async with asyncio.TaskGroup() as group:
+        following = group.create_task(anext(changes))
+        add_one(path)
+        assert await readers.fetch(COUNT, {}) == [(1001,)]
+        assert looks == 1
+        wanted.set()
+        assert await following is None
+    await changes.aclose()
+
+
 async def test_a_snapshot_that_could_not_be_closed_is_closed_by_the_next_read(
     path: Path, short_of_memory_for: list[str], readers: Readers
 ) -> None:

@@ -42,7 +42,7 @@ async def open_ledger(settings: PostgresSettings, auto_migrate: bool) -> AsyncGe
     version; `auto_migrate` allows to make it, and to migrate an older one.
     """
     connect = partial(Session, settings.conninfo().encode(), settings.statement_timeout + _MARGIN)
-    await asyncio.to_thread(_prepare, connect, settings.database_schema, auto_migrate)
+    await asyncio.to_thread(_prepare, connect, settings, auto_migrate)
     store = GroupStore(connect)
     writer = Writer(store)
     readers = PostgresReaders(connect, settings.readers)
@@ -56,14 +56,14 @@ async def open_ledger(settings: PostgresSettings, auto_migrate: bool) -> AsyncGe
             await readers.close()
 
 
-def _prepare(connect: "partial[Session]", database_schema: str, auto_migrate: bool) -> None:
+def _prepare(connect: "partial[Session]", settings: PostgresSettings, auto_migrate: bool) -> None:
     """Raises: LedgerUnavailable."""
     try:
         session = connect()
     except Lost as error:
         raise unavailable("the database does not open", error) from error
     try:
-        schema.prepare(session, database_schema, auto_migrate=auto_migrate)
+        schema.prepare(session, settings, auto_migrate=auto_migrate)
     finally:
         session.close()
 

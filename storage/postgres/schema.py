@@ -26,14 +26,18 @@ _WAIT = plain("SET LOCAL lock_timeout = 0")
 _LOCK = plain("SELECT pg_advisory_xact_lock(hashtext('a2a-gateway'), hashtext($1))", "schema")
 _BEGIN, _COMMIT, _ROLLBACK = plain("BEGIN"), plain("COMMIT"), plain("ROLLBACK")
 _ENCODING = plain("SELECT current_setting('server_encoding'), CAST(current_setting('server_version_num') AS integer)")
+_SCHEMA = plain("SELECT current_schema()")
 _TABLES = plain("SELECT count(*) FROM pg_tables WHERE schemaname = $1", "schema")
 _HAS_VERSION = plain("SELECT count(*) FROM pg_tables WHERE schemaname = $1 AND tablename = 'ledger_format'", "schema")
 _NEW_VERSION = plain("INSERT INTO alembic_version VALUES ($1)", "version")
 _NEW_FORMAT = plain("INSERT INTO ledger_format VALUES ($1)", "oldest")
 
 
-def prepare(session: Session, settings: PostgresSettings, *, auto_migrate: bool) -> str:
-    """The version of the schema, after making or migrating it. Raises: LedgerUnavailable when it has or gets another one."""
+def prepare(session: Session, settings: PostgresSettings, *, pooled: bool, auto_migrate: bool) -> str:
+    """The version of the schema, after making or migrating it. `pooled`: connections have no settings of their own.
+
+    Raises: LedgerUnavailable when it has or gets another version.
+    """
     schema = settings.database_schema
     try:
         [(encoding, server)] = session.one(bound(_ENCODING, {}))
@@ -43,6 +47,13 @@ def prepare(session: Session, settings: PostgresSettings, *, auto_migrate: bool)
             raise LedgerUnavailable(f"PostgreSQL {server // 10000} is too old: 13 or newer is needed")
         if auto_migrate:
             _run(session, plain(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'))
+        [(current,)] = _run(session, _SCHEMA)
+        if current != schema:
+            # Behind a pooler a connection has the settings of its user.
+            raise LedgerUnavailable(
+                f"the tables would be in the schema {current!r} and not in {schema!r}: behind a pooler it has to be the first "
+                "of the user's (ALTER ROLE ... SET search_path)"
+            )
         _run(session, _BEGIN)
         try:
             _run(session, _WAIT)
@@ -57,7 +68,7 @@ def prepare(session: Session, settings: PostgresSettings, *, auto_migrate: bool)
         return VERSION
     from storage.schema.migrate_postgres import migrate
 
-    return migrate(settings.conninfo(), schema, auto_migrate=auto_migrate)
+    return migrate(settings, pooled=pooled, auto_migrate=auto_migrate)
 
 
 def check(found: list[Row]) -> None:

@@ -6,6 +6,7 @@ and tries again.
 """
 
 import time
+from math import ceil
 
 import psycopg
 from sqlalchemy import Connection, NullPool, create_engine
@@ -13,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from gateway.ledger.errors import LedgerUnavailable
 from storage.postgres.errors import Failure, Lost, unavailable
+from storage.postgres.settings import PostgresSettings
 from storage.schema.upgrade import newest_first, upgrade
 
 _TRIES = 30
@@ -29,14 +31,22 @@ _GIVE_WAY = ("SET LOCAL lock_timeout = '1s'", "SET LOCAL statement_timeout = 0")
 """For tables. A statement that has its locks takes what it takes."""
 
 
-def migrate(conninfo: str, schema: str, *, auto_migrate: bool) -> str:
-    """The version of the schema, after migrating. Raises: LedgerUnavailable when it has or gets another version."""
+def migrate(settings: PostgresSettings, *, pooled: bool, auto_migrate: bool) -> str:
+    """The version of the schema, after migrating. `pooled`: connections have no settings of their own.
+
+    Raises: LedgerUnavailable when it has or gets another version.
+    """
+    schema = settings.database_schema
     place = f"the schema {schema!r}"
     scripts = newest_first()
     engine = create_engine(
         "postgresql+psycopg://",
-        # What is prepared is lost behind a pooler that gives each transaction another connection.
-        creator=lambda: psycopg.connect(conninfo, prepare_threshold=None),
+        creator=lambda: psycopg.connect(
+            settings.conninfo(options=not pooled),
+            connect_timeout=ceil(settings.connect_timeout),
+            # What is prepared is lost behind a pooler that gives each transaction another connection.
+            prepare_threshold=None,
+        ),
         poolclass=NullPool,
         use_native_hstore=False,
     )

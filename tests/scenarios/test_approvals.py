@@ -149,7 +149,7 @@ async def start(core: Core, text: str = "1", *, streaming: bool = False, **more:
 
 
 def outcomes(core: Core) -> list[tuple[str, str]]:
-    rows = query(core.path, "SELECT name, status FROM tool_call ORDER BY rowid")
+    rows = query(core.path, "SELECT name, status FROM tool_call ORDER BY id")
     return [(name, status) for name, status in rows]
 
 
@@ -954,7 +954,7 @@ async def test_81_a_tool_that_is_only_declared_is_asked_of_the_client_and_its_si
     assert (done.status.state, tools.ran) == (TaskState.COMPLETED, ["look"])
     assert adapter.sent[1] == ("r1", ["O c1 seen", "O c2 a cat"])
     assert [tool.name for tool in adapter.requests[0].tools] == ["look", "pay", "pay_more", "camera"]
-    assert query(core.path, "SELECT executor, status FROM tool_call ORDER BY rowid") == [
+    assert query(core.path, "SELECT executor, status FROM tool_call ORDER BY id") == [
         ("gateway", "completed"),
         ("client", "completed"),
     ]

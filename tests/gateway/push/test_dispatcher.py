@@ -1,9 +1,8 @@
 """Which deliveries a process starts, and how many at once."""
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from gateway.push.dispatcher import Dispatcher
 from gateway.push.webhook import Outcome, WebhookRequests
 from tests.support.core import Core, running_core, soon, until
 from tests.support.push_harness import BOX, PushHarness
+from tests.support.rows import change
 from tests.support.scripted import BR, ScriptedAdapter, says
 
 
@@ -62,8 +62,7 @@ async def tasks_with_configs(core: Core, push: PushHarness, *hosts: str) -> None
         task = await core.send("hello")
         await push.create(task.id, url=f"https://{host}/{task.id}")
     # Makes every event undelivered again.
-    with closing(sqlite3.connect(core.path)) as database, database:
-        database.execute("UPDATE push_config SET state = 'active', next_event = 1, due_at = 0")
+    change(core.path, "UPDATE push_config SET state = 'active', next_event = 1, due_at = 0")
 
 
 async def test_four_posts_go_to_one_host_at_once_and_others_do_not_wait_for_it(core: Core) -> None:

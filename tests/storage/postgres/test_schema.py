@@ -21,6 +21,7 @@ from storage.postgres.settings import PostgresSettings
 from storage.schema.migrate_postgres import migrate
 from tests.storage.postgres.catalog import catalog
 from tests.support.polling import until
+from tests.support.pooler import pooled
 
 FIRST = "0008"
 """The version that PostgreSQL began with. Its schema stays as a database of then has it."""
@@ -39,11 +40,12 @@ def old_url(empty_database_url: str) -> str:
     return empty_database_url
 
 
-def prepared(url: str, *, auto_migrate: bool = True, **settings: Any) -> str:
+def prepared(url: str, *, auto_migrate: bool = True, behind: bool = False, **settings: Any) -> str:
+    """The version afterwards. `behind` a pooler."""
     made = PostgresSettings(url=url, **settings)
-    session = Session(made.conninfo().encode(), 30.0)
+    session = Session(made.conninfo(options=not behind), 5.0, 30.0, prepares=False)
     try:
-        return schema.prepare(session, made, auto_migrate=auto_migrate)
+        return schema.prepare(session, made, pooled=behind, auto_migrate=auto_migrate)
     finally:
         session.close()
 
@@ -144,6 +146,12 @@ def test_a_newer_schema_that_only_adds_is_used_and_not_changed(database_url: str
     assert catalog(database_url) == before
 
 
+def test_a_schema_is_migrated_behind_a_pooler(old_url: str, database_url: str) -> None:
+    with pooled(old_url) as url:
+        assert prepared(url, behind=True) == VERSION
+    assert catalog(old_url) == catalog(database_url)
+
+
 # --- beside gateways --------------------------------------------------------------------------------------------------
 
 
@@ -165,8 +173,8 @@ def waiting(url: str, kind: str) -> bool:
 async def test_a_migration_gives_way_to_a_transaction_that_uses_its_table_and_tries_again(old_url: str) -> None:
     async with asyncio.TaskGroup() as group:
         with held(old_url, "SELECT * FROM alembic_version FOR UPDATE"):
-            conninfo = PostgresSettings(url=old_url).conninfo()
-            migrating = group.create_task(asyncio.to_thread(migrate, conninfo, "public", auto_migrate=True))
+            settings = PostgresSettings(url=old_url)
+            migrating = group.create_task(asyncio.to_thread(migrate, settings, pooled=False, auto_migrate=True))
             await until(lambda: waiting(old_url, "transactionid"))
             await until(lambda: not waiting(old_url, "transactionid"))
             assert not migrating.done()
@@ -193,7 +201,7 @@ from storage.schema.migrate_postgres import migrate
 
 event.listen(Engine, "begin", lambda _: known.update(sys.modules))
 known = set()
-migrate(PostgresSettings(url=sys.argv[1]).conninfo(), "public", auto_migrate=True)
+migrate(PostgresSettings(url=sys.argv[1]), pooled=False, auto_migrate=True)
 assert "storage.schema.tables" in known
 print(*sorted(sys.modules.keys() - known))
 """

@@ -82,7 +82,7 @@ def _prepare(settings: PostgresSettings, auto_migrate: bool) -> tuple[Connect, t
     except (Failure, Lost) as error:
         raise unavailable("the database does not open", error) from error
     try:
-        schema.prepare(session, settings.database_schema, auto_migrate=auto_migrate)
+        schema.prepare(session, settings, pooled=bool(begin), auto_migrate=auto_migrate)
     finally:
         session.close()
     return connect, begin

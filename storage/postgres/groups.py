@@ -60,9 +60,10 @@ class ServerTime(msgspec.Struct):
 class GroupStore:
     """A `Store` of the writer."""
 
-    def __init__(self, connect: Callable[[], Session]) -> None:
-        """`connect` opens a connection that may write. It raises Lost."""
+    def __init__(self, connect: Callable[[], Session], begin: Sequence[Call] = ()) -> None:
+        """`connect` opens a connection that may write. It raises Lost. `begin` is run at the beginning of each transaction."""
         self._connect = connect
+        self._begin = (bound(sql.BEGIN, {}), *begin)
         self._writer = secrets.token_hex(8)
         self._session: Session | None = None
         self._number = 0
@@ -198,7 +199,7 @@ class GroupStore:
             calls = [bound(sql.PREPARED[statement.name], values) for statement, values in steps]
         except Exception as error:
             raise _Unfitting from error
-        first = _beginning(steps)
+        first = [*self._begin, *_locks(steps)]
         answers = session.run([*first, *calls, self._call(sql.COUNT_GROUP, number=number)])
         _answered(answers[: len(first)])
         for (statement, _), answer in zip(steps, answers[len(first) :], strict=False):
@@ -209,7 +210,8 @@ class GroupStore:
 
     def _one_by_one(self, session: Session, units: list[Unit], number: int) -> list[Outcome]:
         """Each unit with a savepoint, to which it alone is rolled back. Raises: Lost, Failure."""
-        _answered(session.run(_beginning([step for unit in units for step in unit.steps])))
+        steps = [step for unit in units for step in unit.steps]
+        _answered(session.run([*self._begin, *_locks(steps)]))
         outcomes: list[Outcome] = []
         for unit in units:
             error = _apply(session, unit.steps)
@@ -228,7 +230,7 @@ class GroupStore:
             self.time = ServerTime(said, time.monotonic())
 
 
-_BEGIN, _COMMIT, _ROLLBACK = bound(sql.BEGIN, {}), bound(sql.COMMIT, {}), bound(sql.ROLLBACK, {})
+_COMMIT, _ROLLBACK = bound(sql.COMMIT, {}), bound(sql.ROLLBACK, {})
 _SAVEPOINT, _RELEASE, _UNDO = bound(sql.SAVEPOINT, {}), bound(sql.RELEASE, {}), bound(sql.UNDO, {})
 
 
@@ -239,8 +241,8 @@ def _answered(answers: Sequence[Answer]) -> None:
             raise answer
 
 
-def _beginning(steps: Iterable[Step]) -> list[Call]:
-    """The transaction, and the locks of the rows that the steps name."""
+def _locks(steps: Iterable[Step]) -> list[Call]:
+    """Of the rows that the steps name."""
     contexts, threads = set(), set()
     wholly: set[str] = set()
     for _, values in steps:
@@ -251,11 +253,8 @@ def _beginning(steps: Iterable[Step]) -> list[Call]:
                 wholly.add(context)
         if isinstance(thread, str):
             threads.add(thread)
-    calls = [_BEGIN]
-    for text, ids in ((sql.LOCK_CONTEXTS, contexts), (sql.LOCK_THREADS_OF, wholly), (sql.LOCK_THREADS, threads)):
-        if ids:
-            calls.append(bound(text, {"ids": msgspec.json.encode(sorted(ids)).decode()}))
-    return calls
+    named = (sql.LOCK_CONTEXTS, contexts), (sql.LOCK_THREADS_OF, wholly), (sql.LOCK_THREADS, threads)
+    return [bound(text, {"ids": msgspec.json.encode(sorted(ids)).decode()}) for text, ids in named if ids]
 
 
 def _apply(session: Session, steps: list[Step]) -> Exception | None:

@@ -39,10 +39,11 @@ Outcome = Result | Failure
 class Session:
     """One thread at a time uses it."""
 
-    def __init__(self, conninfo: str, connect_timeout: float, timeout: float) -> None:
+    def __init__(self, conninfo: str, connect_timeout: float, timeout: float, *, prepares: bool) -> None:
         """Connects. `connect_timeout` is the number of seconds for each address, `timeout` those within which the server
-        says something more. Raises: Lost."""
+        says something more. Without `prepares` no statement is prepared. Raises: Lost."""
         self._timeout = timeout
+        self._prepares = prepares
         self._prepared: set[bytes] = set()
         try:
             self._pg = _connected(conninfo, connect_timeout)
@@ -104,7 +105,7 @@ class Session:
 
     def _send(self, call: Call, fresh: set[bytes], awaited: list[bytes | None]) -> None:
         name, pg = call.text.name, self._pg
-        if not name:
+        if not name or not self._prepares:
             pg.send_query_params(call.text.sql, call.parameters, None, call.formats, _BINARY)
         else:
             if name not in self._prepared and name not in fresh:

@@ -72,7 +72,7 @@ async def named(ledger: Ledger, changes: AsyncGenerator[Changed, None]) -> Chang
 
 async def test_a_notification_names_the_tasks_of_its_group(database_url: str) -> None:
     async with opened(database_url) as one, opened(database_url) as two, listening(two) as changes:
-        assert await named(one, changes) == {"task-1"}
+        assert await named(one, changes) == frozenset({"task-1"})
 
 
 async def test_a_commit_that_names_no_task_tells_to_look_where_it_changes_some(database_url: str) -> None:

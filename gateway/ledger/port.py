@@ -12,6 +12,7 @@ from gateway.a2a.model import Message
 from gateway.ledger.api_keys import ApiKey
 from gateway.ledger.calls import LatestCall, MeasuredCall, UnknownCall
 from gateway.ledger.documents import ContextDocument
+from gateway.ledger.duties import HeldDuty
 from gateway.ledger.leases import UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.push import PushReads
@@ -155,6 +156,17 @@ class RecoveryReads(Protocol):
         """The tasks whose turns this process has to cancel on request."""
 
 
+class DutyReads(Protocol):
+    """Work that one process at a time does for all."""
+
+    async def duty(self, name: str) -> HeldDuty | None:
+        """Who has taken it and not left it."""
+
+
+class DutyLedger(Commits, DutyReads, Protocol):
+    """The part of who does it."""
+
+
 class RetentionReads(Protocol):
     """What is over its time, and handles that backends have to delete."""
 
@@ -220,7 +232,7 @@ class ApiKeyReads(Protocol):
 
 
 class Ledger(
-    TaskReads, EventReads, ThreadReads, TurnReads, ApprovalReads, RecoveryReads, RetentionLedger, PushLedger,
+    TaskReads, EventReads, ThreadReads, TurnReads, ApprovalReads, RecoveryReads, DutyReads, RetentionLedger, PushLedger,
     ContextExports, ApiKeyReads, Protocol,
 ):  # fmt: skip
     """Durable state: all parts of the port."""

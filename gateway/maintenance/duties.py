@@ -5,6 +5,8 @@ Nothing depends on it but the effort: all that is done is compare-and-set by its
 duty makes at worst an attempt that the ledger refuses, or deletes what is over its time and would be deleted anyway.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -60,8 +62,12 @@ class Duties:
         if self._until.pop(duty, None) is not None:
             await self.ledger.commit(LeaveDuty(duty, self.holder))
 
-    async def leave_all(self) -> None:
-        """The process stops. What cannot be written lapses."""
-        for duty in list(self._until):
-            with skip_failures(log, "duty.not-left"):
-                await self.leave(duty)
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Leaves all behind the block, in which the process works. What cannot be written lapses."""
+        try:
+            yield
+        finally:
+            for duty in list(self._until):
+                with skip_failures(log, "duty.not-left"):
+                    await self.leave(duty)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from gateway.ledger.errors import Conflict, LedgerUnavailable
+from storage import compiled
 from storage.postgres import sql
 from storage.postgres.errors import Failure, Lost, conflicts, transient, unavailable, unfit
 from storage.postgres.session import Outcome as Answer
@@ -28,6 +29,12 @@ _PAUSE = 0.1
 
 _OLD = 7 * 24 * 3600 * 1000
 """Milliseconds after which the row of a writer that is gone is deleted."""
+
+_LONGEST = 7000
+"""Bytes of a notification; the server takes 8000."""
+
+_OF_MORE_TASKS = frozenset({compiled.REQUEST_CANCEL.name, compiled.DELETE_CONTEXT.name, compiled.EXPIRE_CONTEXT.name})
+"""Statements that change tasks that they do not name."""
 
 _WHAT = "the database did not commit"
 
@@ -188,7 +195,8 @@ class GroupStore:
             session.run([_ROLLBACK])
             raise
         self._doubt = _Doubt(number, outcomes)
-        _answered(session.run([_COMMIT]))
+        committed, *_ = session.run([_COMMIT, *_notification(units)], apart=True)
+        _answered([committed])
         self._doubt, self._number = None, number
         return outcomes
 
@@ -230,6 +238,7 @@ class GroupStore:
             self.time = ServerTime(said, time.monotonic())
 
 
+_LOOK = bound(sql.NOTIFY, {"payload": ""})
 _COMMIT, _ROLLBACK = bound(sql.COMMIT, {}), bound(sql.ROLLBACK, {})
 _SAVEPOINT, _RELEASE, _UNDO = bound(sql.SAVEPOINT, {}), bound(sql.RELEASE, {}), bound(sql.UNDO, {})
 
@@ -255,6 +264,22 @@ def _locks(steps: Iterable[Step]) -> list[Call]:
             threads.add(thread)
     named = (sql.LOCK_CONTEXTS, contexts), (sql.LOCK_THREADS_OF, wholly), (sql.LOCK_THREADS, threads)
     return [bound(text, {"ids": msgspec.json.encode(sorted(ids)).decode()}) for text, ids in named if ids]
+
+
+def _notification(units: Iterable[Unit]) -> list[Call]:
+    """What other processes are told, in a transaction of its own: in that of the group it would wait for all others."""
+    tasks: set[str] = set()
+    for unit in units:
+        for statement, values in unit.steps:
+            if statement.name in _OF_MORE_TASKS:
+                return [_LOOK]
+            task = values.get("task")
+            if isinstance(task, str):
+                tasks.add(task)
+    if not tasks:
+        return []
+    payload = msgspec.json.encode(sorted(tasks))
+    return [bound(sql.NOTIFY, {"payload": payload.decode()})] if len(payload) < _LONGEST else [_LOOK]
 
 
 def _apply(session: Session, steps: list[Step]) -> Exception | None:

@@ -1,17 +1,18 @@
 """The ledger on a database of PostgreSQL. Law: one thread writes, reads have connections of their own."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
 import structlog
 
-from gateway.ledger.port import Ledger, LedgerFactory
+from gateway.ledger.port import Changed, Ledger, LedgerFactory
 from storage import compiled
 from storage.postgres import schema, sql
 from storage.postgres.errors import Failure, Lost, unavailable
 from storage.postgres.groups import GroupStore
+from storage.postgres.listening import Listener
 from storage.postgres.readers import PostgresReaders
 from storage.postgres.session import Session
 from storage.postgres.settings import PostgresSettings
@@ -30,10 +31,20 @@ log = structlog.get_logger("storage.postgres.ledger")
 
 
 class PostgresLedger(StoredLedger):
-    def __init__(self, store: GroupStore, writer: Writer, readers: PostgresReaders) -> None:
+    def __init__(self, store: GroupStore, writer: Writer, readers: PostgresReaders, listener: Listener) -> None:
         super().__init__(writer, readers)
         self._group_store = store
         self._found = readers
+        self._listener = listener
+
+    def now(self) -> int:
+        return self._group_store.time.now()
+
+    def changes(self, wanted: Callable[[], Awaitable[object]]) -> AsyncGenerator[Changed, None]:
+        return self._listener.changes(wanted)
+
+    def hears(self) -> str:
+        return "notifications" if self._listener.hears else "polling"
 
     async def ready(self) -> None:
         schema.check(await self._found.format())
@@ -56,7 +67,7 @@ async def open_ledger(settings: PostgresSettings, auto_migrate: bool) -> AsyncGe
     readers = PostgresReaders(connect, settings.readers)
     try:
         await writer.open()
-        yield PostgresLedger(store, writer, readers)
+        yield PostgresLedger(store, writer, readers, Listener(connect, readers.version))
     finally:
         try:
             await writer.close()

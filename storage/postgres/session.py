@@ -80,6 +80,29 @@ class Session:
             raise outcome
         return outcome.rows
 
+    def heard(self, seconds: float, woken: int) -> list[str]:
+        """The notifications that have come, or come within so many seconds. Returns earlier, without any, when the
+        descriptor `woken` can be read. Raises: Lost."""
+        try:
+            found = self._notifications()
+            if not found:
+                poll = select.poll()
+                poll.register(self._pg.socket, select.POLLIN)
+                poll.register(woken, select.POLLIN)
+                if any(descriptor == self._pg.socket for descriptor, _ in poll.poll(seconds * 1000)):
+                    self._pg.consume_input()
+                    found = self._notifications()
+        except Error as error:
+            self.close()
+            raise Lost(str(error)) from error
+        return found
+
+    def _notifications(self) -> list[str]:
+        found = []
+        while (notification := self._pg.notifies()) is not None:
+            found.append(notification.extra.decode())
+        return found
+
     def _run(self, calls: Sequence[Call], *, apart: bool) -> list[Outcome]:
         awaited: list[bytes | None] = []
         fresh: set[bytes] = set()

@@ -62,4 +62,13 @@ LIMITS = plain(
 FORMAT = plain("SELECT version_num, oldest FROM alembic_version, ledger_format")
 """The version of the schema, and the oldest version of the code that may use it."""
 
-VERSION = prepared("VERSION", Text("SELECT hashtextextended(CAST(pg_current_snapshot() AS text), 0)"))
+VERSION = prepared("VERSION", Text("SELECT CAST(coalesce(sum(number), 0) + count(*) AS bigint) FROM ledger_writer"))
+"""A number that changes with every group of any process."""
+
+_CHANNEL = "a2a_gateway_ledger"
+
+PING = "!"
+"""What a notification begins with that a listener sends to itself. Others are the ids of tasks as a list in JSON, or empty."""
+
+LISTEN = plain(f"LISTEN {_CHANNEL}")
+NOTIFY = prepared("NOTIFY", Text(f"SELECT pg_notify('{_CHANNEL}', $1)", ("payload",)))

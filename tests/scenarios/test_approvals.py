@@ -68,6 +68,7 @@ from tests.support.core import (
     soon,
     states,
 )
+from tests.support.hints import Hints
 from tests.support.resuming_adapter import ResumingAdapter
 from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
 from tests.support.scripted_tools import Answer, ScriptedTools
@@ -582,6 +583,35 @@ async def test_118b_a_message_that_another_process_accepted_waits_for_the_answer
         assert (await first.get(task.id)).status.state is TaskState.COMPLETED
         assert answer(await second.get(behind.id)) == "second"
         assert adapter.sent[-1][1][-2:] == ["A done", "U 2"]
+        settled(second)
+
+
+async def test_118b_a_message_that_another_process_accepted_goes_on_when_that_process_hears_of_the_answer(
+    tmp_path: Path,
+) -> None:
+    path, pause, hints = tmp_path / "gateway.db", Pause(), Hints()
+    async with (
+        running_core(path, prefix="a", lease=LeaseTimes(1000)) as first,
+        running_core(path, prefix="b", lease=LeaseTimes(1000), before=hints) as second,
+    ):
+        setup(first, G, [pause, *asks("r1", PAY)], says("done", "r2"))
+        setup(second, G, says("second", "r3"))
+        task = await start(first, at_once=True)
+        await soon(pause.reached.wait())
+        looked = second.ledger.slow_read("waiting_task")
+        behind = await start(second, "2", at_once=True)
+        await soon(looked.reached.wait())
+        looked.go.set()
+        pause.go.set()
+        waiting = await asked_for(first, task.id)
+        parked = second.ledger.slow_read("waiting_task")
+        hints.say(task.id)
+        await soon(parked.reached.wait())
+        parked.go.set()
+        await reply(first, task.id, no(one(waiting)))
+        hints.say(task.id)
+        await soon(second.runner.idle())
+        assert answer(await second.get(behind.id)) == "second"
         settled(second)
 
 

@@ -69,12 +69,11 @@ async def test_a_process_that_was_frozen_finds_its_duty_taken(core: Core, other:
 
 async def test_who_stops_leaves_all_that_can_be_left_and_the_rest_lapses(core: Core) -> None:
     had = duties(core)
-    await had.take("retention")
-    await had.take("deletions")
-    core.ledger.refuse(LeaveDuty)
-    await had.leave_all()
+    async with had.held():
+        await had.take("retention")
+        await had.take("deletions")
+        core.ledger.refuse(LeaveDuty)
     assert holders(core.path) == [("retention", holder(core))]
-    await had.leave_all()
     assert len(core.ledger.stored(LeaveDuty)) == 1
 
 

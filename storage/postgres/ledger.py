@@ -67,7 +67,7 @@ async def open_ledger(settings: PostgresSettings, auto_migrate: bool) -> AsyncGe
     readers = PostgresReaders(connect, settings.readers)
     try:
         await writer.open()
-        yield PostgresLedger(store, writer, readers, Listener(connect, readers.version))
+        yield PostgresLedger(store, writer, readers, Listener(connect, readers.version, readers.notify))
     finally:
         try:
             await writer.close()

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from pydantic import BaseModel
@@ -18,6 +18,9 @@ from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid
 from gateway.config.storage import StorageConfig
 from gateway.http.server import HttpServer, Signals, listen
+
+if TYPE_CHECKING:
+    from gateway.app.workers.orders import Orders
 
 log = structlog.get_logger("gateway.app.process")
 
@@ -32,22 +35,27 @@ _FIXED = ("server", "storage", "push", "logs")
 
 
 async def serve(
-    config: GatewayConfig, on_ready: Callable[[str], None], reload: Callable[[], GatewayConfig] | None = None
+    config: GatewayConfig,
+    on_ready: Callable[[str], None],
+    reload: Callable[[], GatewayConfig] | None = None,
+    orders: "Orders | None" = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains. `on_ready` gets the URL under which this machine reaches
     the gateway.
 
-    `reload` reads the configuration again, at every SIGHUP and in a thread; it raises ConfigInvalid.
+    `reload` reads the configuration again, at every SIGHUP and in a thread; it raises ConfigInvalid. With `orders` this process
+    is one of several on the ports that they name.
 
     Raises: OSError when the address cannot be bound, ConfigInvalid as `open_grpc`, ValueError and LedgerUnavailable as
     `running`.
     """
-    bound = listen(config.server.host, config.server.port)
+    at = config if orders is None else on_ports(config, *orders.ports)
+    shared = orders is not None
+    bound = listen(at.server.host, at.server.port, shared=shared)
     with bound:
-        grpc = open_grpc(config)
-        ports = bound.getsockname()[1], None if grpc is None else grpc.port
-        served = config.model_copy(update={"server": config.server.bound_to(*ports)})
-        signals = Signals()
+        grpc = open_grpc(at, shared=shared)
+        served = on_ports(at, bound.getsockname()[1], None if grpc is None else grpc.port)
+        signals = orders or Signals()
         async with (
             running(served, Registry(), on_built=partial(_log_built, served)) as gateway,
             nullcontext() if grpc is None else gateway.serving_grpc(grpc),
@@ -75,6 +83,11 @@ async def serve(
                         group.create_task(grpc.retire(config.server.shutdown_grace))
                     await _wait_drained(gateway, signals, config.server.shutdown_grace)
                     server.stop()
+
+
+def on_ports(config: GatewayConfig, port: int, grpc_port: int | None) -> GatewayConfig:
+    """The configuration with the ports that are served."""
+    return config.model_copy(update={"server": config.server.bound_to(port, grpc_port)})
 
 
 def _log_built(config: GatewayConfig) -> None:

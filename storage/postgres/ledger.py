@@ -68,4 +68,4 @@ def _prepare(connect: "partial[Session]", database_schema: str, auto_migrate: bo
         session.close()
 
 
-factory = LedgerFactory(settings=PostgresSettings, open=open_ledger)
+factory = LedgerFactory(settings=PostgresSettings, open=open_ledger, scales_out=True)

@@ -34,13 +34,21 @@ class Supervisor:
     """Runs workers, numbered from 1 on."""
 
     def __init__(
-        self, start: Start, count: int, grace: float, on_ready: Callable[[str], None], deaths: Deaths | None = None
+        self,
+        start: Start,
+        count: int,
+        grace: float,
+        on_ready: Callable[[str], None],
+        deaths: Deaths | None = None,
+        closing: float = _CLOSING,
     ) -> None:
-        """`on_ready` gets the URL of the gateway, once, when all workers serve. `grace` is that of a drain, in seconds."""
+        """`on_ready` gets the URL of the gateway, once, when all workers serve. `grace` is that of a drain, in seconds, and
+        `closing` what a worker has behind it."""
         self._start = start
         self._count = count
         self._grace = grace
         self._on_ready = on_ready
+        self._closing = closing
         self._deaths = deaths or Deaths(count)
         self._workers: dict[int, WorkerProcess] = {}
         self._serving: dict[int, float] = {}
@@ -121,7 +129,7 @@ class Supervisor:
             # A worker ends its drain by itself; the bound is for one that does not.
             await _first_of(now.wait(), asyncio.sleep(self._grace), _all_of(keeping))
         self._order(END)
-        await _first_of(asyncio.sleep(_CLOSING), _all_of(keeping))
+        await _first_of(asyncio.sleep(self._closing), _all_of(keeping))
         for number, worker in self._workers.items():
             log.error("worker.killed", worker=number, pid=worker.pid, detail="it has not ended its drain")
             worker.signal(signal.SIGKILL)

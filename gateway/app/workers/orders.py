@@ -75,7 +75,13 @@ def take_place(descriptor: int) -> tuple[Begin, Orders]:
     """
     os.set_inheritable(descriptor, False)
     channel = socket.socket(fileno=descriptor)
-    length = int.from_bytes(channel.recv(LENGTH_BYTES, socket.MSG_WAITALL))
-    begin = decode_begin(channel.recv(length, socket.MSG_WAITALL))
-    end_with_parent(begin.parent)
+    try:
+        length = int.from_bytes(channel.recv(LENGTH_BYTES, socket.MSG_WAITALL))
+        if length == 0:
+            raise ValueError("the supervisor has ended")
+        begin = decode_begin(channel.recv(length, socket.MSG_WAITALL))
+        end_with_parent(begin.parent)
+    except BaseException:
+        channel.close()
+        raise
     return begin, Orders(begin, channel)

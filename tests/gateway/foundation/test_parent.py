@@ -1,5 +1,6 @@
 """Processes that end with the one that has started them."""
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from tests.support.processes import alive
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 
 _CHILD = "import os, signal; from gateway.foundation.parent import end_with_parent; end_with_parent({parent}); "
-_STUCK = "print(os.getpid(), flush=True); signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65)); signal.sigwait([signal.SIGUSR2])"
+_STUCK = "print(os.getpid(), flush=True); signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65)); signal.sigwait([12])"
 _PARENT = """
 import os, subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", {child!r}.format(parent=os.getpid())])
@@ -22,10 +23,11 @@ child.wait()
 
 async def test_a_process_that_hears_nothing_ends_when_its_parent_is_killed() -> None:
     program = _PARENT.format(child=_CHILD + _STUCK)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        child = int(parent.stdout.readline())
-        parent.kill()
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+    assert parent.stdout is not None
+    child = int(await parent.stdout.readline())
+    parent.kill()
+    await parent.wait()
     await until(lambda: not alive(child))
 
 

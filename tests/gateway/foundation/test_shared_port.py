@@ -27,9 +27,11 @@ def port_of(bound: socket.socket) -> int:
 
 def taken(bind: object, *arguments: object) -> bool:
     assert callable(bind)
-    with pytest.raises(OSError) as refused:
+    try:
         bind(*arguments).close()
-    return refused.value.errno == errno.EADDRINUSE
+    except OSError as refused:
+        return refused.errno == errno.EADDRINUSE
+    return False
 
 
 @pytest.fixture(params=["chosen", "given"])

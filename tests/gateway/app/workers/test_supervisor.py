@@ -30,15 +30,18 @@ class World:
     def __init__(self, folder: Path, acts: tuple[str, ...], grace: float, closing: float) -> None:
         self.folder = folder
         self.announced: list[str] = []
+        self._outcome = asyncio.get_running_loop().create_future()
         for number, lines in enumerate(acts, 1):
             (folder / f"acts-{number}").write_text(lines)
         deaths = Deaths(len(acts), first_wait=0.0)
         self._supervisor = Supervisor(self._start, len(acts), grace, self.announced.append, deaths, closing)
-        self.run = asyncio.ensure_future(self._run())
 
-    async def _run(self) -> bool:
-        async with asyncio.timeout(_WITHIN):
-            return await self._supervisor.run()
+    async def run(self) -> None:
+        try:
+            async with asyncio.timeout(_WITHIN):
+                self._outcome.set_result(await self._supervisor.run())
+        except WorkersFailed as failed:
+            self._outcome.set_result(failed)
 
     async def _start(self, number: int) -> WorkerProcess:
         return await start_worker((*_COMMAND, str(self.folder)), Begin(number, os.getpid(), 8080, None, [], {}))
@@ -52,28 +55,33 @@ class World:
         return sorted(file.read_text().splitlines()) if file.exists() else []
 
     async def ready(self) -> None:
-        await until(lambda: bool(self.announced) or self.run.done())
-        assert self.announced, self.run
+        await until(lambda: bool(self.announced) or self._outcome.done())
+        assert self.announced, self._outcome
+
+    async def ended(self) -> bool:
+        """Whether all had served."""
+        outcome = await self._outcome
+        assert isinstance(outcome, bool), outcome
+        return outcome
 
     async def failed(self) -> tuple[int, str]:
-        with pytest.raises(WorkersFailed) as failed:
-            await self.run
-        return failed.value.code, failed.value.text
+        outcome = await self._outcome
+        assert isinstance(outcome, WorkersFailed), outcome
+        return outcome.code, outcome.text
 
 
 @asynccontextmanager
 async def world(folder: Path, *acts: str, grace: float = 20.0, closing: float = 20.0) -> AsyncIterator[World]:
     """For each worker, what it does at each start, a line each."""
     made = World(folder, acts, grace, closing)
-    try:
-        yield made
-    finally:
-        made.run.cancel()
-        await asyncio.wait([made.run])
-        for number in range(1, len(acts) + 1):
-            for pid in made.pids(number):
-                if alive(pid):
-                    os.kill(pid, signal.SIGKILL)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(made.run())
+        try:
+            yield made
+        finally:
+            running.cancel()
+            for pid in [pid for number in range(1, len(acts) + 1) for pid in made.pids(number) if alive(pid)]:
+                os.kill(pid, signal.SIGKILL)
 
 
 def stop() -> None:
@@ -117,7 +125,7 @@ async def test_it_is_ready_once_when_all_serve(tmp_path: Path) -> None:
         os.kill(gateway.pids(2)[0], signal.SIGKILL)
         await until(lambda: len(gateway.pids(2)) == 2)
         stop()
-        assert await gateway.run is True
+        assert await gateway.ended() is True
         assert gateway.announced == ["http://127.0.0.1:8080"]
         assert gateway.heard() == ["1 d", "2 d", "3 d"]
 
@@ -130,7 +138,7 @@ async def test_a_worker_that_dies_is_started_again_whatever_its_next_starts_are_
             os.kill(gateway.pids(2)[0], signal.SIGKILL)
             await until(lambda: sum(line["event"] == "worker.serves" for line in lines) == 3)
             stop()
-            assert await gateway.run is True
+            assert await gateway.ended() is True
     told = [line["detail"] for line in lines if line["event"] == "worker.ended"]
     assert told == [
         "worker 2 of the gateway was killed by SIGKILL, after 0 s of serving",
@@ -153,7 +161,7 @@ async def test_a_signal_during_the_start_ends_it_and_what_has_started(tmp_path: 
     async with world(tmp_path, "serves", "waits") as gateway:
         await until(lambda: "2 waits" in gateway.heard())
         stop()
-        assert await gateway.run is False
+        assert await gateway.ended() is False
         assert gateway.announced == []
         assert not any(map(alive, gateway.pids(1) + gateway.pids(2)))
 
@@ -162,7 +170,7 @@ async def test_a_worker_that_dies_during_the_drain_is_not_started_again(tmp_path
     async with world(tmp_path, "serves", "dies-draining") as gateway:
         await gateway.ready()
         stop()
-        assert await gateway.run is True
+        assert await gateway.ended() is True
         assert [len(gateway.pids(number)) for number in (1, 2)] == [1, 1]
 
 
@@ -172,7 +180,7 @@ async def test_a_second_signal_tells_workers_not_to_wait_for_their_turns(tmp_pat
         stop()
         await until(lambda: gateway.heard() == ["1 d", "2 d"])
         stop()
-        assert await gateway.run is True
+        assert await gateway.ended() is True
         assert gateway.heard() == ["1 d", "1 e", "2 d", "2 e"]
 
 
@@ -180,7 +188,7 @@ async def test_the_end_of_the_grace_tells_it_too(tmp_path: Path) -> None:
     async with world(tmp_path, "slow", "serves", grace=0.0) as gateway:
         await gateway.ready()
         stop()
-        assert await gateway.run is True
+        assert await gateway.ended() is True
         assert "1 e" in gateway.heard()
 
 
@@ -189,7 +197,7 @@ async def test_a_worker_that_does_not_end_is_killed(tmp_path: Path, act: str) ->
     async with world(tmp_path, "serves", act, grace=0.0, closing=0.2) as gateway:
         await until(lambda: bool(gateway.announced) or "2 waits" in gateway.heard())
         stop()
-        assert await gateway.run is (act == "deaf")
+        assert await gateway.ended() is (act == "deaf")
         assert not any(map(alive, gateway.pids(1) + gateway.pids(2)))
 
 
@@ -199,4 +207,4 @@ async def test_sighup_reaches_every_worker(tmp_path: Path) -> None:
         os.kill(os.getpid(), signal.SIGHUP)
         await until(lambda: gateway.heard() == ["1 r", "2 r"])
         stop()
-        assert await gateway.run is True
+        assert await gateway.ended() is True

@@ -38,6 +38,8 @@ from gateway.foundation.tls import check_certificate
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
+_MOST_WORKERS = 256
+
 _SMALLEST_DEPTH = 8
 """Levels of the deepest request that only has what A2A defines: credentials for push notifications, sent with a message."""
 
@@ -80,9 +82,12 @@ def _in_ascii(url: str) -> str:
 
 
 def _workers(value: object) -> object:
-    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST_WORKERS):
         return value
-    raise PydanticCustomError(EXPECTED, "must be a number of processes from 1 on, or auto")
+    raise PydanticCustomError(EXPECTED, f"must be a number of processes from 1 to {_MOST_WORKERS}, or auto")
+
+
+Workers = Annotated[Literal["auto"] | Annotated[int, Field(ge=1, le=_MOST_WORKERS)], BeforeValidator(_workers)]
 
 
 class TlsConfig(Settings):
@@ -121,7 +126,7 @@ class ServerConfig(Settings):
     shutdown_grace: Duration = Field(
         duration("30s"), description="How long running turns may take to end after SIGTERM."
     )
-    workers: Annotated[Literal["auto"] | Count, BeforeValidator(_workers)] = Field(
+    workers: Workers = Field(
         1,
         description="Processes that serve the port: a number, or `auto` for one for each core that may be used. More than one "
         "needs a storage that does more with them, such as PostgreSQL; on another `auto` is one.",

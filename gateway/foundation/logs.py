@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import reprlib
+import select
 import sys
 import threading
 import time
@@ -88,10 +89,12 @@ class _Stderr:
             with suppress(OSError, ValueError, AttributeError):
                 sys.stderr.write(text)
             return
-        data = memoryview(text.encode(self._encoding, "backslashreplace"))
+        data = text.encode(self._encoding, "backslashreplace")
         with self._lock, suppress(OSError):
-            while data:
-                data = data[os.write(self._own, data) :]
+            for piece in (data,) if _worker is None else _pieces(data):
+                left = memoryview(piece)
+                while left:
+                    left = left[os.write(self._own, left) :]
 
     def flush(self) -> None:
         if self._own is None:
@@ -102,6 +105,15 @@ class _Stderr:
         with suppress(OSError, ValueError, AttributeError):
             return sys.stderr.isatty() if self._own is None else os.isatty(self._own)
         return False
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """Whole lines: as many at once as a pipe never mixes with what other processes write, or a longer one by itself."""
+    at = 0
+    while at < len(data):
+        end = data.rfind(b"\n", at, at + select.PIPE_BUF) + 1 or data.find(b"\n", at) + 1 or len(data)
+        yield data[at:end]
+        at = end
 
 
 _stderr = _Stderr()

@@ -218,7 +218,6 @@ class ServeOptions:
         str | None,
         typer.Option(
             metavar="N|auto",
-            show_default="1",
             help="Serve by so many processes, or by one for each core; the storage must be one that replicas share.",
         ),
     ] = None

@@ -115,7 +115,7 @@ async def test_what_is_no_number_of_processes_is_refused(folder: Path, count: st
     file = write(folder, "sqlite:///gateway.db")
     ended = await command_line("serve", "-c", str(file), f"--workers={count}")
     assert ended.code == 78
-    assert "server.workers: must be a number of processes from 1 on, or auto, not" in ended.err
+    assert "server.workers: must be a number of processes from 1 to 256, or auto, not" in ended.err
 
 
 async def test_auto_is_one_process_where_more_would_not_help(folder: Path) -> None:

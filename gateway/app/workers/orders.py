@@ -59,7 +59,10 @@ class Orders(Signals):
             self._channel.sendall(encode(report) + b"\n")
 
     def _received(self) -> None:
-        for order in self._channel.recv(_MOST):
+        orders = self._channel.recv(_MOST)
+        if not orders:  # the supervisor has ended, and the kernel is about to end this process
+            asyncio.get_running_loop().remove_reader(self._channel)
+        for order in orders:
             if order == RELOAD[0]:
                 self.reload.set()
             else:

@@ -11,6 +11,7 @@ import structlog
 from gateway.app.workers.deaths import Deaths
 from gateway.app.workers.messages import DRAIN, END, RELOAD, Failed
 from gateway.app.workers.process import WorkerProcess
+from gateway.foundation.tasks import first_of
 from gateway.http.server import Signals
 
 log = structlog.get_logger("gateway.app.workers.supervisor")
@@ -66,7 +67,7 @@ class Supervisor:
             async with asyncio.TaskGroup() as group:
                 keeping = {group.create_task(self._keep(number)) for number in range(1, self._count + 1)}
                 reloading = group.create_task(self._reload(signals.reload))
-                await _first_of(signals.first.wait(), self._over.wait())
+                await first_of(signals.first.wait(), self._over.wait())
                 self._over.set()
                 await self._end(keeping, signals.second)
                 reloading.cancel()
@@ -88,7 +89,7 @@ class Supervisor:
                 self._over.set()
                 return
             log.error("worker.ended", worker=number, detail=end.text, started_again_in=wait)
-            await _first_of(asyncio.sleep(wait), self._over.wait())
+            await first_of(asyncio.sleep(wait), self._over.wait())
 
     async def _run(self, number: int) -> tuple[float, Failed]:
         """One process from its start to its end. The seconds for which it has served, and why it ended."""
@@ -102,10 +103,9 @@ class Supervisor:
         code = await worker.ended(partial(self._serves, number))
         del self._workers[number]
         since = self._serving.pop(number, None)
-        if since is None:
-            return 0.0, worker.failure or Failed(code, f"worker {number} of the gateway {_how(code)} before it served")
-        served = asyncio.get_running_loop().time() - since
-        return served, Failed(code, f"worker {number} of the gateway {_how(code)}, after {served:.0f} s of serving")
+        served = 0.0 if since is None else asyncio.get_running_loop().time() - since
+        when = "before it served" if since is None else f"after {served:.0f} s of serving"
+        return served, worker.failure or Failed(code, f"worker {number} of the gateway {_how(code)} {when}")
 
     def _serves(self, number: int, url: str) -> None:
         self._serving[number] = asyncio.get_running_loop().time()
@@ -127,9 +127,9 @@ class Supervisor:
             self._drain(number, worker)
         if self._failure is None:
             # A worker ends its drain by itself; the bound is for one that does not.
-            await _first_of(now.wait(), asyncio.sleep(self._grace), _all_of(keeping))
+            await first_of(now.wait(), asyncio.sleep(self._grace), _all_of(keeping))
         self._order(END)
-        await _first_of(asyncio.sleep(self._closing), _all_of(keeping))
+        await first_of(asyncio.sleep(self._closing), _all_of(keeping))
         for number, worker in self._workers.items():
             log.error("worker.killed", worker=number, pid=worker.pid, detail="it has not ended its drain")
             worker.signal(signal.SIGKILL)
@@ -151,16 +151,3 @@ def _how(code: int) -> str:
 
 async def _all_of(tasks: Iterable[asyncio.Task[None]]) -> None:
     await asyncio.wait(tasks)
-
-
-async def _first_of(*waits: Awaitable[object]) -> None:
-    """Returns when one has ended, and cancels the others."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_awaited(wait)) for wait in waits]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
-
-
-async def _awaited(wait: Awaitable[object]) -> None:
-    await wait

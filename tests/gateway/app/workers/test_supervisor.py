@@ -141,7 +141,7 @@ async def test_a_worker_that_dies_is_started_again_whatever_its_next_starts_are_
             assert await gateway.ended() is True
     told = [line["detail"] for line in lines if line["event"] == "worker.ended"]
     assert told == [
-        "worker 2 of the gateway was killed by SIGKILL, after 0 s of serving",
+        "worker 2 of the gateway was killed by SIGKILL after 0 s of serving",
         "worker 2 of the gateway ended with exit code 3 before it served",
         "mistake",
     ]

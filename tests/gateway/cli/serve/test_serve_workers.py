@@ -110,6 +110,13 @@ async def test_a_file_of_sqlite_is_refused_and_named(folder: Path, command_line:
     )
 
 
+async def test_check_tells_what_serve_would_refuse(folder: Path, command_line: CommandLine) -> None:
+    file = write(folder, "sqlite:///gateway.db", "server: {workers: 2}")
+    ended = await command_line("check", "-c", str(file))
+    assert ended.code == 0
+    assert ended.err.startswith("warning: server.workers: 2 processes on sqlite:///")
+
+
 @pytest.mark.parametrize("count", ["0", "-1", "many", "1.5"])
 async def test_what_is_no_number_of_processes_is_refused(folder: Path, count: str, command_line: CommandLine) -> None:
     file = write(folder, "sqlite:///gateway.db")

@@ -4,9 +4,10 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -119,15 +120,20 @@ async def test_a_command_that_is_not_there_fails_the_start(tmp_path: Path) -> No
 
 
 async def test_it_is_ready_once_when_all_serve(tmp_path: Path) -> None:
-    async with world(tmp_path, "serves", "serves", "serves") as gateway:
+    with structlog.testing.capture_logs() as lines:
+        gateway = await _ended_after_a_death(tmp_path, lines)
+    assert gateway.announced == ["http://127.0.0.1:8080"]
+    assert gateway.heard() == ["1 d", "2 d", "3 d"]
+
+
+async def _ended_after_a_death(folder: Path, lines: Sequence[MutableMapping[str, Any]]) -> World:
+    async with world(folder, "serves", "serves", "serves") as gateway:
         await gateway.ready()
-        assert gateway.announced == ["http://127.0.0.1:8080"]
         os.kill(gateway.pids(2)[0], signal.SIGKILL)
-        await until(lambda: len(gateway.pids(2)) == 2)
+        await until(lambda: sum(line["event"] == "worker.serves" for line in lines) == 4)
         stop()
         assert await gateway.ended() is True
-        assert gateway.announced == ["http://127.0.0.1:8080"]
-        assert gateway.heard() == ["1 d", "2 d", "3 d"]
+    return gateway
 
 
 async def test_a_worker_that_dies_is_started_again_whatever_its_next_starts_are_like(tmp_path: Path) -> None:

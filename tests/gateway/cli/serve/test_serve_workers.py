@@ -255,8 +255,16 @@ async def test_workers_do_not_outlive_the_process_that_started_them(folder: Path
         os.kill(pids[1], signal.SIGSTOP)
         await child.kill()
         await until(lambda: not any(map(alive, pids.values())))
-        port = int(child.url.rpartition(":")[2])
+        # The last threads of a process that is killed may be a moment behind it.
+        await until(lambda: is_free(int(child.url.rpartition(":")[2])))
+
+
+def is_free(port: int) -> bool:
+    try:
         socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 # --- that end

@@ -291,6 +291,7 @@ class LedgerFactory(msgspec.Struct, Generic[S], frozen=True):
     back_up: Callable[[S, Path], None] | None = None
     restore: Callable[[Path, S, bool], Path | None] | None = None
     problem: Callable[[S], str | None] | None = None
+    scales_out: bool = False
 
 
 AnyLedgerFactory = LedgerFactory[Any]

@@ -116,4 +116,4 @@ def _connect(settings: PostgresSettings, *, pooled: bool) -> Connect:
     )
 
 
-factory = LedgerFactory(settings=PostgresSettings, open=open_ledger)
+factory = LedgerFactory(settings=PostgresSettings, open=open_ledger, scales_out=True)

@@ -11,6 +11,7 @@ from storage.postgres import schema
 from storage.postgres.errors import Lost, unavailable
 from storage.postgres.groups import GroupStore
 from storage.postgres.readers import PostgresReaders
+from storage.postgres.rows import open_rows
 from storage.postgres.session import Session
 from storage.postgres.settings import PostgresSettings
 from storage.stored_ledger import StoredLedger
@@ -68,4 +69,4 @@ def _prepare(connect: "partial[Session]", database_schema: str, auto_migrate: bo
         session.close()
 
 
-factory = LedgerFactory(settings=PostgresSettings, open=open_ledger)
+factory = LedgerFactory(settings=PostgresSettings, open=open_ledger, rows=open_rows)

@@ -9,7 +9,7 @@ from storage.postgres.errors import Failure, Lost, unavailable
 from storage.postgres.session import Session
 from storage.postgres.sql import FORMAT
 from storage.postgres.text import Prepared, bound, plain
-from storage.schema.open import usable
+from storage.schema.open import refuse_unfinished, usable
 from storage.statement import Row, Value
 
 _WHAT = "the schema of the database cannot be read or made"
@@ -49,6 +49,7 @@ def prepare(session: Session, schema: str, *, auto_migrate: bool) -> str:
 
 def check(found: list[Row]) -> None:
     """Raises: LedgerUnavailable."""
+    refuse_unfinished(found)
     if len(found) != 1 or not usable(*found[0]):
         raise LedgerUnavailable(f"the schema has version {found!r} and not {VERSION!r}")
 

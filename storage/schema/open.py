@@ -11,6 +11,8 @@ from pathlib import Path
 from gateway.ledger.errors import LedgerUnavailable
 from storage.compiled import OLDEST, SCHEMA, VERSION
 from storage.connection import OLDEST_USER, connect
+from storage.row_tables import COPYING
+from storage.statement import Row
 
 _OLDEST_SQLITE = (3, 37)
 """The first with STRICT tables."""
@@ -40,6 +42,14 @@ def usable(version: str, oldest: int) -> bool:
     return version == VERSION or (version > VERSION and 0 < oldest <= int(VERSION))
 
 
+def refuse_unfinished(versions: list[Row]) -> None:
+    """Raises: LedgerUnavailable where a copy into the database has not ended."""
+    if versions and versions[0][0] == COPYING:
+        raise LedgerUnavailable(
+            "a copy into it has begun and not ended: finish it by the same `storage copy`, or begin with an empty database"
+        )
+
+
 def _fits(connection: sqlite3.Connection, *, auto_migrate: bool) -> bool:
     """Makes the schema where there is none. The lock comes first: of two processes that start at once, one makes it."""
     connection.execute("BEGIN IMMEDIATE")
@@ -54,6 +64,7 @@ def _fits(connection: sqlite3.Connection, *, auto_migrate: bool) -> bool:
             return True
         has_version = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone()
         found = connection.execute(_VERSION).fetchall() if has_version else []
+        refuse_unfinished(found)
         return len(found) == 1 and usable(found[0][0], connection.execute(OLDEST_USER).fetchone()[0])
     finally:
         connection.execute("COMMIT")

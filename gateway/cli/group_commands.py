@@ -296,11 +296,11 @@ def copy_storage(
     target: Annotated[str, typer.Argument(metavar="TO", help="As FROM; an empty database, or one to be made.")],
     output: parameters.Listing = Output.text,
 ) -> None:
-    """Copy everything that a database holds into another one, which may be of another kind.
+    """Copy a database into another one.
 
-    Stop the gateways first: the command refuses while a process works on either of them. FROM is only read. TO must be
-    empty, and no gateway opens it before all of it is copied and found equal. A copy that was interrupted goes on with
-    the same command.
+    It copies everything, also to a database of another kind. Stop the gateways first: it refuses while a process works on
+    either of them. FROM is only read. TO must be empty, and no gateway opens it before all of it is copied and found equal.
+    A copy that was interrupted goes on with the same command.
     """
     from gateway.cli.manage.storage import copy_storage as copy_all
 

@@ -257,6 +257,7 @@ class LedgerFactory(msgspec.Struct, Generic[S], frozen=True):
     what keeps this machine from opening the ledger, as far as that shows without opening it; None where nothing does.
     `rows(settings, make)` are the rows for `storage copy` while its block runs; `make` allows to make the schema where there
     is nothing. It raises LedgerUnavailable, also for a schema of another version. None where rows cannot be copied.
+    `keeps` is false where nothing outlives the process that has opened the ledger.
     No text, of an error or a log line, quotes the credentials of a URL.
     """
 
@@ -266,6 +267,7 @@ class LedgerFactory(msgspec.Struct, Generic[S], frozen=True):
     restore: Callable[[Path, S, bool], Path | None] | None = None
     problem: Callable[[S], str | None] | None = None
     rows: Callable[[S, bool], AbstractContextManager[LedgerRows]] | None = None
+    keeps: bool = True
 
 
 AnyLedgerFactory = LedgerFactory[Any]

@@ -82,6 +82,8 @@ def _place(text: str) -> _Place:
 
 def _rows(place: _Place) -> _Open:
     """Raises: Stop."""
+    if not place.factory.keeps:
+        raise Stop(ExitCode.USAGE, f"the storage {place.name} keeps nothing, so there is nothing to copy")
     if place.factory.rows is None:
         kind = place.name.partition(":")[0]
         raise Stop(ExitCode.USAGE, f"{place.name}: storage of the kind {kind} cannot be copied")

@@ -23,6 +23,7 @@ from gateway.cli.console.parameters import DEFAULT_FILE, ServeOptions
 from gateway.cli.serve.check import build_problems, with_positions
 from gateway.cli.serve.sources import COMMAND_LINE, compose, doubts, invalid, read_composed, read_file, warn
 from gateway.config.gateway import GatewayConfig, open_listen_problem
+from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid, Problem
 from gateway.foundation.addresses import http_url
 from gateway.foundation.ending import bound_end
@@ -176,7 +177,10 @@ def cannot_listen(error: OSError, host: str, port: int) -> Stop:
 
 def _log_ready(config: GatewayConfig, url: str) -> None:
     cards = {name: f"{url}/a2a/{name}/.well-known/agent-card.json" for name in config.agents}
-    log.info("start.ready", url=url, host=config.server.host, public_url=config.server.public_url, cards=cards)
+    kept = Registry().ledger(config.storage.url).keeps
+    log.info(
+        "start.ready", url=url, host=config.server.host, public_url=config.server.public_url, cards=cards, kept=kept
+    )
 
 
 def _announce(config: GatewayConfig, file: Path | None, url: str) -> None:
@@ -187,8 +191,11 @@ def _announce(config: GatewayConfig, file: Path | None, url: str) -> None:
     key = "" if config.auth.mode == "none" else " --key KEY"
     lines = [f"a2a-gateway serves {len(names)} {'agent' if len(names) == 1 else 'agents'} on {bound}{cards}"]
     lines += [f"  {url}/a2a/{name}/.well-known/agent-card.json" for name in names]
+    keeps = Registry().ledger(config.storage.url).keeps
+    if not keeps:
+        lines += [f"The storage is {config.storage.address}: nothing is kept when the gateway ends"]
     lines += [f"Try: {program()} stream -u {url} -a {names[0]}{key} 'Hello'"]
-    if key and file is not None:
+    if key and file is not None and keeps:
         option = "" if file == DEFAULT_FILE else f" -c {shlex.quote(str(file))}"
         lines += [f"A key: {program()} keys create NAME{option}"]
     sys.stderr.write(visible("\n".join(lines)) + "\n")

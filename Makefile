@@ -6,6 +6,8 @@ PYTHON ?=
 VENV ?= .venv
 CONFIG ?= gateway.yaml
 TESTS ?= tests
+POSTGRES_TESTS := tests/storage/postgres tests/scenarios tests/faults tests/interaction tests/test_invariants.py \
+  $(addprefix tests/gateway/,app engine maintenance operations push scheduling)
 ROUNDS ?= 2
 MINUTES ?= 30
 RATE ?= 50
@@ -36,10 +38,10 @@ FIND_PYTHON = for candidate in $(or $(PYTHON),python3.13 python3.12 python3.11 p
 	echo "no Python >= 3.11 among: $(or $(PYTHON),python3.13 python3.12 python3.11 python3); choose one with PYTHON=..." >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check lint coverage fmt packages pages fixture kits contract conformance bench soak
+.PHONY: help setup demo serve test test-postgres check lint coverage fmt packages pages fixture kits contract conformance bench soak
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
 setup: $(STAMP) ## leave an environment in .venv: the package, all extras, the tools
 	@echo "$(VENV) is ready: $$($(BIN)/python -V)"
@@ -66,6 +68,9 @@ serve: $(STAMP) ## run the gateway on CONFIG (gateway.yaml)
 
 test: $(STAMP) ## run the whole test suite, or TESTS=path
 	$(PYTEST) $(TESTS)
+
+test-postgres: $(STAMP) ## run what holds of every store on PostgreSQL, or TESTS=path: on a server of its own
+	A2A_GATEWAY_REQUIRE_POSTGRES=1 $(PYTEST) --ledger=postgres $(if $(filter tests,$(TESTS)),$(POSTGRES_TESTS),$(TESTS))
 
 check: lint coverage ## everything that must pass before a commit
 

@@ -1,12 +1,13 @@
 """The ledger on one SQLite file. Law: one thread writes, reads have connections of their own."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 
+from gateway.foundation.clock import Clock
 from gateway.ledger.errors import LedgerUnavailable
-from gateway.ledger.port import Ledger, LedgerFactory
+from gateway.ledger.port import Changed, Ledger, LedgerFactory
 from gateway.ledger.rows import LedgerRows
 from storage import compiled
 from storage.read.pool import OLDEST, Readers
@@ -19,12 +20,25 @@ from storage.stored_ledger import StoredLedger
 from storage.write.file_store import FileStore
 from storage.write.writer import Writer
 
+_MACHINE = Clock()
+
 
 class SqliteLedger(StoredLedger):
     def __init__(self, store: FileStore, writer: Writer, readers: Readers, version: str) -> None:
         super().__init__(writer, readers)
         self._file_store = store
+        self._found = readers
         self._version = version
+
+    def now(self) -> int:
+        # All processes on one file are on one machine, whose clock may be set: the gateway detects that.
+        return _MACHINE.now()
+
+    def changes(self, wanted: Callable[[], Awaitable[object]]) -> AsyncGenerator[Changed, None]:
+        return self._found.changes(wanted)
+
+    def hears(self) -> None:
+        return None
 
     async def ready(self) -> None:
         rows, [[oldest]] = await self._readers.fetch_all((compiled.SCHEMA_VERSION, {}), (OLDEST, {}))

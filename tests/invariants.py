@@ -5,42 +5,30 @@ docs/state-model.md, invariants.
 """
 
 import json
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
 
 from gateway.a2a.model import Message, Part, Role
 from gateway.a2a.tool_calls import URI
 from gateway.core.history import project
 from gateway.ledger.states import OPEN, UNDER_WAY
 from gateway.ports.conversation import HandleKind, HistoryRecord, Ownership, StorageOwner, UserItem, decode
+from tests.support.rows import Row, Rows, reading
 
 _FINAL = frozenset(f"TASK_STATE_{word}" for word in ("COMPLETED", "FAILED", "CANCELED", "REJECTED"))
 _WAITING = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})
 
-Row = dict[str, Any]
-Database = Callable[..., list[Row]]
-
 
 def unsettled(path: Path) -> list[str]:
     """What still runs, or has no process that runs it. Cheap enough for frequent calls."""
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-        connection.row_factory = sqlite3.Row
-        return list(_ends(lambda sql, *values: [dict(row) for row in connection.execute(sql, values)]))
+    with reading(path) as rows:
+        return list(_ends(rows))
 
 
 def violations(path: Path, *, settled: bool = True) -> list[str]:
     """`settled`: nothing runs and every lease has run out, so that every turn must have ended."""
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-        connection.row_factory = sqlite3.Row
-        connection.execute("BEGIN")
-
-        def rows(sql: str, *values: object) -> list[Row]:
-            return [dict(row) for row in connection.execute(sql, values)]
-
+    with reading(path) as rows, rows.moment():
         found = [
             *_owners(rows),
             *_handles(rows),
@@ -53,10 +41,10 @@ def violations(path: Path, *, settled: bool = True) -> list[str]:
         return [*found, *_ends(rows)] if settled else found
 
 
-def _owners(rows: Database) -> Iterator[str]:
+def _owners(rows: Rows) -> Iterator[str]:
     for row in rows(
         "SELECT context, agent, count(*) AS live FROM thread WHERE state NOT IN ('closed', 'expired', 'deleted')"
-        " GROUP BY context, agent HAVING live > 1"
+        " GROUP BY context, agent HAVING count(*) > 1"
     ):
         yield f"I1: {row['live']} live threads of context {row['context']} on {row['agent']}"
     for row in rows(
@@ -66,7 +54,7 @@ def _owners(rows: Database) -> Iterator[str]:
         yield f"I1: call {row['id']} has a handle where the gateway keeps the conversation"
 
 
-def _handles(rows: Database) -> Iterator[str]:
+def _handles(rows: Rows) -> Iterator[str]:
     """The chain of completed calls is one line, begun anew at most in another epoch, and the thread stands at its end. It
     may begin with a call of unknown outcome that is known to have made the conversation. A turn that failed may be taken
     back as a whole: then the line goes on from where that turn began. One that was displaced is, always."""
@@ -109,7 +97,7 @@ def _handles(rows: Database) -> Iterator[str]:
             yield f"I3: thread {row['id']} stands at {row['handle']}, its last call at {ends.get(row['id'])}"
 
 
-def _tool_calls(rows: Database) -> Iterator[str]:
+def _tool_calls(rows: Rows) -> Iterator[str]:
     for row in rows(
         "SELECT tool_call.id FROM tool_call JOIN service_call ON service_call.id = service_call"
         " JOIN turn ON turn.id = turn WHERE turn.ended_at IS NOT NULL AND outcome IS NULL"
@@ -155,7 +143,7 @@ def _outcome(call: Row) -> Iterator[str]:
         yield f"I13: the approval of tool call {call['id']} was used up, and it is {status}"
 
 
-def _outputs(rows: Database) -> Iterator[str]:
+def _outputs(rows: Rows) -> Iterator[str]:
     """Who has its outcome from the gateway or a client has one output, and one completed service call has carried it:
     none of those before it, and the next one of its turn where there is one."""
     for row in rows(
@@ -164,7 +152,9 @@ def _outputs(rows: Database) -> Iterator[str]:
         " (SELECT id FROM service_call AS following WHERE following.turn = service_call.turn"
         "  AND following.round = service_call.round + 1 AND following.status = 'completed') AS following,"
         " (SELECT status FROM service_call AS carrier WHERE carrier.id = sent_in) AS carried,"
-        " (SELECT carrier.rowid <= service_call.rowid FROM service_call AS carrier WHERE carrier.id = sent_in) AS early,"
+        " (SELECT (sending.number, carrier.round, carrier.attempt)"
+        "   <= (turn.number, service_call.round, service_call.attempt)"
+        "  FROM service_call AS carrier JOIN turn AS sending ON sending.id = carrier.turn WHERE carrier.id = sent_in) AS early,"
         " replayable FROM tool_call JOIN service_call ON service_call.id = tool_call.service_call"
         " JOIN turn ON turn.id = service_call.turn JOIN thread ON thread.id = turn.thread"
         " LEFT JOIN history_item ON history_item.tool_call = tool_call.id AND kind = 'output'"
@@ -183,14 +173,13 @@ def _outputs(rows: Database) -> Iterator[str]:
             yield f"I5: the output of {name} was carried by {row['sent_in']}, before it was called"
 
 
-def _rounds(rows: Database) -> Iterator[str]:
+def _rounds(rows: Rows) -> Iterator[str]:
     """Service calls of a turn are numbered without gaps; behind one that is complete comes the next, with nothing open."""
-    for row in rows(
-        "SELECT turn.id, group_concat(DISTINCT round) AS rounds, max(round) AS last FROM turn"
-        " JOIN service_call ON service_call.turn = turn.id GROUP BY turn.id"
-    ):
-        if sorted(map(int, row["rounds"].split(","))) != list(range(row["last"] + 1)):
-            yield f"I8: the service calls of turn {row['id']} have the rounds {row['rounds']}"
+    calls = rows("SELECT DISTINCT turn, round FROM service_call ORDER BY turn, round")
+    for turn, group in groupby(calls, key=lambda row: row["turn"]):
+        numbers = [row["round"] for row in group]
+        if numbers != list(range(len(numbers))):
+            yield f"I8: the service calls of turn {turn} have the rounds {numbers}"
     for row in rows(
         "SELECT later.id, tool_call.id AS tool FROM service_call AS later JOIN service_call AS earlier"
         " ON earlier.turn = later.turn AND earlier.round < later.round"
@@ -203,7 +192,7 @@ def _rounds(rows: Database) -> Iterator[str]:
             yield f"I5: round {row['round']} of turn {row['turn']} was completed {row['n']} times"
 
 
-def _items(rows: Database) -> Iterator[str]:
+def _items(rows: Rows) -> Iterator[str]:
     for thread in rows("SELECT * FROM thread WHERE state <> 'deleted'"):
         items = rows(
             "SELECT history_item.*, number, sequence, displaced = 1 AND ended_at IS NOT NULL AS displaced FROM history_item"
@@ -271,7 +260,7 @@ def _user(text: str) -> UserItem:
     return UserItem(Message(message_id="m", role=Role.USER, parts=(Part(text=text),)))
 
 
-def _generations(rows: Database) -> Iterator[str]:
+def _generations(rows: Rows) -> Iterator[str]:
     """Turns of one thread have run one after another, each in a later generation."""
     turns = rows(
         "SELECT thread, number, base_generation FROM turn WHERE base_generation IS NOT NULL"
@@ -285,11 +274,13 @@ def _generations(rows: Database) -> Iterator[str]:
         "SELECT turn.id FROM turn JOIN thread ON thread.id = turn.thread WHERE base_generation > generation"
     ):
         yield f"I10: turn {row['id']} is ahead of its thread"
-    for row in rows("SELECT thread, count(*) AS n FROM turn WHERE status = 'running' GROUP BY thread HAVING n > 1"):
+    for row in rows(
+        "SELECT thread, count(*) AS n FROM turn WHERE status = 'running' GROUP BY thread HAVING count(*) > 1"
+    ):
         yield f"I10: {row['n']} turns of thread {row['thread']} run at once"
 
 
-def _inputs(rows: Database) -> Iterator[str]:
+def _inputs(rows: Rows) -> Iterator[str]:
     for row in rows(
         "SELECT turn.id, (SELECT count(*) FROM input WHERE input.turn = turn.id AND ordinal = 0) AS inputs,"
         " coalesce(items, 0) AS items FROM turn LEFT JOIN (SELECT turn, count(*) AS items FROM history_item"
@@ -301,7 +292,7 @@ def _inputs(rows: Database) -> Iterator[str]:
         yield f"task {row['id']} has no turn"
 
 
-def _events(rows: Database) -> Iterator[str]:
+def _events(rows: Rows) -> Iterator[str]:
     for task in rows("SELECT * FROM task"):
         groups = rows("SELECT first, last, payload FROM event WHERE task = ? ORDER BY last", task["id"])
         numbers = [number for row in groups for number in range(row["first"], row["last"] + 1)]
@@ -353,7 +344,7 @@ def _told(task: str, events: list[Row], *, ended: bool) -> Iterator[str]:
                 yield f"I4: task {task} has ended and shows no outcome of {call}"
 
 
-def _ends(rows: Database) -> Iterator[str]:
+def _ends(rows: Rows) -> Iterator[str]:
     for row in rows("SELECT id, state FROM task"):
         if row["state"] not in _FINAL | _WAITING:
             yield f"task {row['id']} is still {row['state']}"

@@ -1,7 +1,5 @@
 """The invariant checker reports a database that is damaged in each way, and accepts one that is not."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from gateway.ports.adapter import CallCompleted, TextDelta, ToolCallReady, ToolResultReady
 from tests.invariants import violations
 from tests.support.core import running_core
+from tests.support.rows import change
 from tests.support.scripted import BR, G, Script, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
 
@@ -107,6 +106,5 @@ async def test_a_database_in_order_violates_nothing(tmp_path: Path) -> None:
 async def test_a_violation_is_found(tmp_path: Path, what: str) -> None:
     found, sql = DAMAGE[what]
     await _conversations(tmp_path / "ledger.db")
-    with closing(sqlite3.connect(tmp_path / "ledger.db")) as database, database:
-        assert database.execute(sql).rowcount > 0
+    assert change(tmp_path / "ledger.db", sql) > 0
     assert any(found in violation for violation in violations(tmp_path / "ledger.db"))

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from starlette.routing import Router
 from starlette.types import ASGIApp
 
@@ -127,7 +128,7 @@ class Gateway:
         jobs = [self._deletions.run(), self._withdrawals.run(), self._retention.run(), self._expiry.run()]
         jobs += [self._keys.run(), self._refresh.run()]
         if self._push is not None:
-            jobs.append(self._push.run())
+            jobs.append(self._push.run(self.runner.runtime.changes))
         async with self.app.open(), self.runner.running(), asyncio.TaskGroup() as group:
             tasks = [group.create_task(job) for job in jobs]
             try:
@@ -197,12 +198,12 @@ async def running(
     pace: Pace | None = None,
     on_built: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Gateway]:
-    """Runs the gateway of this configuration while the block runs. `on_built` is called when all agents and sources are made,
-    and nothing is asked or opened yet.
+    """Runs the gateway of this configuration while the block runs. Its time is that of its ledger, unless a `clock` is given.
+    `on_built` is called when all agents and sources are made, and nothing is asked or opened yet.
 
     Raises: ValueError as `build_agents` does, ConfigInvalid as `refuse_misfits`, LedgerUnavailable.
     """
-    clock = clock or Clock()
+    machine = clock or Clock()
     sources = build.build_sources(config, registry)
     async with _closed_unless_used(sources) as used:
         agents = build.build_agents(config, registry, sources)
@@ -210,10 +211,11 @@ async def running(
         await refuse_misfits(config, sources)
         ledgers = registry.ledger(config.storage.url)
         async with ledgers.open(config.storage.settings, config.storage.auto_migrate) as ledger:
+            clock = clock or replace(machine, now=ledger.now)
             secret = await ledger.secret("page-token")
             secrets = await build.adapter_secrets(config.storage, ledger)
             push = await build.build_push(config.push, config.server.public_url, ledger, clock)
-            with _access_log(config.logs, clock) as access:
+            with _access_log(config.logs, machine) as access:
                 gateway = Gateway(config, registry, agents, sources, ledger, clock, secrets, pace, secret, push, access)
                 used()
                 async with gateway.running():

@@ -23,6 +23,7 @@ from gateway.core.agents import Agent, AgentPolicies, Agents
 from gateway.core.described_card import AgentCards, DescribedCard
 from gateway.core.ownership import contradiction
 from gateway.engine.adapter_secrets import AdapterSecrets
+from gateway.engine.changes import Changes
 from gateway.engine.fanout import StreamLimits
 from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.foundation.addresses import TargetRules
@@ -273,10 +274,12 @@ class Push(msgspec.Struct, frozen=True):
     resolver: Resolver
     key: "SigningKey | None"
 
-    async def run(self) -> None:
+    async def run(self, changes: Changes) -> None:
         """Never returns."""
+        self.dispatcher.want = partial(changes.want, self.dispatcher)
         try:
-            await self.dispatcher.run()
+            with changes.told(lambda _: self.dispatcher.hear()):
+                await self.dispatcher.run()
         finally:
             self.resolver.close()
 

@@ -3,7 +3,7 @@
 Law: a stream shows the log as the other process commits it, and the database is asked only while there are streams; a
 cancellation is a mark in a row, which survives every process, and the row later shows its result.
 
-The log is read when the database has changed, and at once when the task goes on in this process.
+The log is read when a change is heard of, and at once when the task goes on in this process.
 """
 
 import asyncio
@@ -14,17 +14,18 @@ from dataclasses import InitVar, dataclass, field
 import structlog
 
 from gateway.a2a.model import INTERRUPTED, TERMINAL, TaskState, TaskStatusUpdateEvent
+from gateway.engine.changes import Changes, Heard
 from gateway.engine.fanout import Subscription
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
 from gateway.ledger.events import Frame, logged
 from gateway.ledger.leases import RequestCancel
-from gateway.ledger.port import EventReads, Ledger
+from gateway.ledger.port import Changed, EventReads, Ledger
 from gateway.ledger.tasks import OpenTurn
 
 log = structlog.get_logger("gateway.engine.other_processes")
 
-INTERVAL = 0.05
-"""Seconds between two looks at a number of the database that costs microseconds."""
+_LOOK = 1.0
+"""Seconds between two looks without a change: one that was lost delays nobody for longer, and all streams share a read."""
 
 _OVER = frozenset(TERMINAL)
 _WITH_TURN = frozenset(TERMINAL | INTERRUPTED)
@@ -35,44 +36,49 @@ class LogTail:
     """Wakes streams when the log of their task has grown. `run` belongs into a task group."""
 
     _ledger: EventReads
-    _wanted: asyncio.Event = field(default_factory=asyncio.Event)
-    _seen: int | None = None
+    _changes: Changes
+    _heard: Heard = field(default_factory=Heard)
+    _grown: set[str] = field(default_factory=set)
     streams: set["LogTailStream"] = field(default_factory=set)
     """The streams of tasks that may run in other processes."""
 
     async def run(self) -> None:
         """Never returns."""
-        while True:
-            await self._wanted.wait()
-            await asyncio.sleep(INTERVAL)
-            try:
-                await self._look()
-            except LedgerUnavailable as error:
-                log.warning("watch.skipped", error=str(error))
+        time, all_at = asyncio.get_running_loop().time, 0.0
+        with self._changes.told(self._hear):
+            while True:
+                await self._heard.within(_LOOK if self.streams else None)
+                (grown, self._grown), everything = (self._grown, set()), time() >= all_at
+                try:
+                    await self._look([stream for stream in self.streams if everything or stream.task in grown])
+                except LedgerUnavailable as error:
+                    log.warning("watch.skipped", error=str(error))
+                    all_at = 0.0
+                else:
+                    all_at = time() + _LOOK if everything else all_at
 
     def add(self, stream: "LogTailStream") -> None:
         self.streams.add(stream)
-        self._seen = None
-        self._wanted.set()
+        self._changes.want(self, True)
+        # The task may have gone on since its rows were read.
+        self._hear(frozenset({stream.task}))
 
     def remove(self, stream: "LogTailStream") -> None:
         self.streams.discard(stream)
         if not self.streams:
-            self._wanted.clear()
+            self._changes.want(self, False)
 
-    async def _look(self) -> None:
-        version = await self._ledger.version()
-        if version == self._seen:
-            return
-        streams = tuple(self.streams)
-        self._seen = version  # `add` resets it for a stream that comes during the read
-        try:
+    def _hear(self, changed: Changed) -> None:
+        grown = {stream.task for stream in self.streams if changed is None or stream.task in changed}
+        if grown:
+            self._grown |= grown
+            self._heard.set()
+
+    async def _look(self, streams: list["LogTailStream"]) -> None:
+        if streams:
             latest = await self._ledger.latest_events(tuple({stream.task for stream in streams}))
-        except LedgerUnavailable:
-            self._seen = None
-            raise
-        for stream in streams:
-            stream.look(latest.get(stream.task))
+            for stream in streams:
+                stream.look(latest.get(stream.task))
 
 
 @dataclass(slots=True, eq=False)
@@ -151,16 +157,15 @@ def _state(payload: bytes) -> TaskState | None:
 
 
 async def cancel_in_processes(
-    ledger: Ledger, context: str, chosen: Callable[[OpenTurn], bool], patience: float
+    ledger: Ledger, changes: Changes, context: str, chosen: Callable[[OpenTurn], bool], patience: float
 ) -> None:
     """Requests the end of the chosen turns of a context (its row) in whichever processes they run; returns when they have
     ended, or after `patience`, the seconds within which a live process reacts and a dead process is recognised."""
-    turns = {turn.turn for turn in await ledger.open_turns(context) if chosen(turn)}
+    turns = {turn.turn: turn.task for turn in await ledger.open_turns(context) if chosen(turn)}
     if not turns:
         return
     await ledger.commit(RequestCancel(tuple(sorted(turns))))
-    with suppress(TimeoutError):
+    with suppress(TimeoutError), changes.heard(turns.values(), wanted=True) as heard:
         async with asyncio.timeout(patience):
-            # There is no event: another process ends them.
-            while turns & {turn.turn for turn in await ledger.open_turns(context) if chosen(turn)}:  # noqa: ASYNC110
-                await asyncio.sleep(INTERVAL)
+            while not turns.keys().isdisjoint(turn.turn for turn in await ledger.open_turns(context) if chosen(turn)):
+                await heard.within(_LOOK)

@@ -10,6 +10,7 @@ next message costs no reads, and a backend that is away does not hold up the sta
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -34,7 +35,7 @@ from gateway.ledger.errors import Conflict
 from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.retention import EndWithdrawal
-from gateway.ledger.tasks import EventRow
+from gateway.ledger.tasks import EventRow, OpenTurn
 from gateway.ledger.threads import MarkSynced
 from gateway.ports.adapter import AdapterError, ErrorClass, ServiceRequest
 from gateway.ports.capabilities import CanFetch, CanFind, CanListTail, Fate, Fetched, Ongoing, Tail
@@ -46,7 +47,11 @@ T = TypeVar("T")
 
 
 class Parked(Exception):
-    """The turn cannot begin: an earlier turn of its thread is paused."""
+    """The turn cannot begin: an earlier turn of its thread, that of the task, is paused."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(task)
+        self.task = task
 
 
 class CallPreparation(msgspec.Struct):
@@ -105,9 +110,25 @@ class CallPreparation(msgspec.Struct):
                     await ledger.commit(Release(held.thread.id, holder))
                     held.leased = False
                     gave_back = True
-                if await ledger.waiting_task(held.thread.id) is not None:
-                    raise Parked from None
-                await asyncio.sleep(context.runtime.lease / 10)
+                paused = await ledger.waiting_task(held.thread.id)
+                if paused is not None:
+                    raise Parked(paused) from None
+                await self._wait_for_thread()
+
+    async def _wait_for_thread(self) -> None:
+        """Returns when a turn of the thread ends or pauses in another process, and after a tenth of a lease: a lease may also
+        run out or be given back. Raises: LedgerUnavailable."""
+        runtime, thread = self.context.runtime, self.context.thread
+
+        async def in_thread() -> set[OpenTurn]:
+            return {turn for turn in await runtime.ledger.open_turns(thread.context) if turn.thread == thread.id}
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(runtime.lease / 10):
+                before = await in_thread()
+                with runtime.changes.heard({turn.task for turn in before}, wanted=False) as heard:
+                    while await in_thread() == before:
+                        await heard.within(None)
 
     @property
     def _is_first(self) -> bool:

@@ -1,5 +1,5 @@
-"""The services that all turns of a process share: ledger, clock, lease, waits, and a breaker for each backend,
-whichever agents share it.
+"""The services that all turns of a process share: ledger and its changes, clock, lease, waits, and a breaker for each
+backend, whichever agents share it.
 
 Law: every request of a turn passes its breaker and counts by what came back; a failure that says nothing of the backend counts
 for nothing. Cancelling a call at its backend and deletions have limits of their own and do not pass.
@@ -19,6 +19,7 @@ import structlog
 
 from gateway.core.agents import Agent
 from gateway.engine.adapter_secrets import AdapterSecrets
+from gateway.engine.changes import Changes
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import COOLDOWN, ORDINARY, Breaker
 from gateway.ledger.calls import Prepare
@@ -142,10 +143,12 @@ class Runtime:
     pace: Pace
     secrets: AdapterSecrets
     breakers: Breakers = field(init=False)
+    changes: Changes = field(init=False)
     _warned: deque[str] = field(default_factory=lambda: deque(maxlen=_WARNED_THREADS))
 
     def __post_init__(self) -> None:
         self.breakers = Breakers(self.clock)
+        self.changes = Changes(self.ledger)
 
     def lease_until(self) -> int:
         return self.clock.now() + int(self.lease * 1000)

@@ -204,13 +204,13 @@ class TurnRun:
 class ThreadQueue:
     """The turns of one thread in this process, which run one after another. `thread` is the row of the thread after the
     last commit in this process, if `current`; otherwise another process may have changed the row. `leased` says that
-    this process had the lease after that commit. `parked` says that no turn of the queue can begin, because an earlier
-    turn is paused. `siblings` are all queues of the thread in this process, including this queue."""
+    this process had the lease after that commit. `parked` is the task of an earlier turn that is paused, as long as no turn of
+    the queue can begin for that reason. `siblings` are all queues of the thread in this process, including this queue."""
 
     thread: ThreadRecord
     current: bool
     leased: bool = False
-    parked: bool = False
+    parked: str | None = None
     waiting: deque[TurnRun] = field(default_factory=deque)
     running: TurnRun | None = None
     siblings: list["ThreadQueue"] = field(default_factory=list, repr=False)
@@ -236,9 +236,9 @@ class ThreadQueue:
         """Records that a unit under a lease is stored on this thread. `first` says that the unit took the lease."""
         self.thread, self.leased = replace(thread, generation=thread.generation + first), True
 
-    def park(self, run: TurnRun) -> None:
-        """The running turn cannot begin yet."""
+    def park(self, run: TurnRun, behind: str) -> None:
+        """The running turn cannot begin yet: the turn of the task `behind` is paused."""
         # The paused turn may be in the queue again, before all other turns.
         place = int(bool(self.waiting) and bool(self.waiting[0].open_calls))
-        self.running, self.parked, self.current = None, not place, False
+        self.running, self.parked, self.current = None, None if place else behind, False
         self.waiting.insert(place, run)

@@ -78,7 +78,11 @@ def row_id() -> str:
 
 
 class Clock(msgspec.Struct, frozen=True):
-    """`now` is milliseconds since the epoch, `monotonic` seconds, `new_id` has 122 random bits, 106 of them its own."""
+    """`now` is milliseconds since the epoch, `monotonic` seconds, `new_id` has 122 random bits, 106 of them its own.
+
+    `now` is the time of this machine by default. A gateway that runs has its ledger's instead, which it shares with the other
+    processes on that ledger.
+    """
 
     now: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     monotonic: Callable[[], float] = time.monotonic

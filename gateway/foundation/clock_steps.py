@@ -1,5 +1,5 @@
-"""Detects that the system's clock was set. Law: after a step, no lease counts as expired until its holder had the time to
-renew it: all processes of a machine share the clock, and each renews by its own waits, not by the clock."""
+"""Detects that the clock was set. Law: after a step, no lease counts as expired until its holder had the time to renew it:
+all processes on a ledger share its clock, and each renews by its own waits, not by the clock."""
 
 from dataclasses import dataclass, field
 

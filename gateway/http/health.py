@@ -18,6 +18,8 @@ from gateway.ledger.port import Ledger
 
 log = structlog.get_logger("gateway.http.health")
 
+_CHANGES = "changes"
+
 
 class Health:
     def __init__(self, ledger: Ledger, drain: asyncio.Event) -> None:
@@ -47,8 +49,12 @@ class Health:
         except LedgerUnavailable as error:
             log.warning("database.unavailable", error=str(error))
             checks["database"] = error.trouble
+        hears = self._ledger.hears()
+        if hears is not None:
+            checks[_CHANGES] = hears
         return checks
 
 
 def _is_ready(checks: Mapping[str, str]) -> bool:
-    return all(value in ("ok", "no") for value in checks.values())
+    """A process that hears late of others is ready."""
+    return all(value in ("ok", "no") for name, value in checks.items() if name != _CHANGES)

@@ -44,10 +44,32 @@ class Copied(msgspec.Struct, frozen=True):
 def copy(source: LedgerRows, target: LedgerRows, names: tuple[str, str], report: Report) -> Copied:
     """Copies and compares. `names` are those of the source and of the target. Raises: CopyFailed, LedgerUnavailable."""
     name, target_name = names
-    if source.layout != target.layout:
-        raise CopyFailed(f"{name} has tables of {source.layout}, and {target_name} of {target.layout}")
     refuse_use(source, name)
     refuse_use(target, target_name)
+    resumed, contents = _copied(source, target, names, report)
+    refuse_use(source, name)
+    if source.changed():
+        raise CopyFailed(
+            f"{name} was written to while it was copied: stop its gateways, empty {target_name} and copy again"
+        )
+    target.finish()
+    return Copied(contents, resumed)
+
+
+def copy_moment(source: LedgerRows, target: LedgerRows, names: tuple[str, str], report: Report) -> Copied:
+    """As `copy`, of one moment of a source that processes may work on meanwhile."""
+    resumed, contents = _copied(source, target, names, report)
+    target.finish()
+    return Copied(contents, resumed)
+
+
+def _copied(
+    source: LedgerRows, target: LedgerRows, names: tuple[str, str], report: Report
+) -> tuple[bool, tuple[Content, ...]]:
+    """Whether a copy went on that was cut, and the tables, which are equal. Raises: CopyFailed."""
+    name, target_name = names
+    if source.layout != target.layout:
+        raise CopyFailed(f"{name} has tables of {source.layout}, and {target_name} of {target.layout}")
     resumed = _begin(target, names)
     try:
         _copy_rows(source, target, name, report)
@@ -56,14 +78,7 @@ def copy(source: LedgerRows, target: LedgerRows, names: tuple[str, str], report:
             f"{target_name} changed while it was written: {error}. If another copy to it runs, let it end; else empty it and "
             "copy again"
         ) from error
-    contents = _compared(source, target, names, report)
-    refuse_use(source, name)
-    if source.changed():
-        raise CopyFailed(
-            f"{name} was written to while it was copied: stop its gateways, empty {target_name} and copy again"
-        )
-    target.finish()
-    return Copied(contents, resumed)
+    return resumed, _compared(source, target, names, report)
 
 
 def refuse_use(rows: LedgerRows, name: str) -> None:

@@ -1,7 +1,7 @@
 """The Ledger port: what the core reads and commits, a protocol for each concern. Law: a ledger needs this package, `ports`
 and `a2a`, nothing else; a user names the smallest part that it needs."""
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -22,6 +22,9 @@ from gateway.ledger.threads import Caller, ContextRecord, ThreadRecord
 from gateway.ledger.tool_calls import AskedCall, EarlierToolCall, StandingApproval, ToolCallRecord
 from gateway.ledger.turns import IdempotencyKey, Preferences, Replay, WaitingTurn
 from gateway.ports.conversation import HistoryRecord
+
+Changed = frozenset[str] | None
+"""The tasks of which there may be new rows; None: look for yourself."""
 
 
 class Commits(Protocol):
@@ -69,8 +72,13 @@ class EventReads(Protocol):
     async def latest_events(self, tasks: tuple[str, ...]) -> dict[str, int]:
         """The number of the last event of each of these tasks; a task that is gone is left out."""
 
-    async def version(self) -> int:
-        """A number that changes with every commit of any process."""
+    def changes(self, wanted: Callable[[], Awaitable[object]]) -> AsyncGenerator[Changed, None]:
+        """What any process has committed, this one included, from the first item on, which is None. An item comes behind its
+        commit, and is a hint: it may be lost or come twice. What comes between two items is joined.
+
+        A store that has to ask its database awaits `wanted` before each look, which returns as long as somebody waits for a
+        change; one that is told ignores it. Raises: LedgerUnavailable, and is called again later.
+        """
 
 
 class ThreadReads(Protocol):
@@ -226,8 +234,17 @@ class Ledger(
 ):  # fmt: skip
     """Durable state: all parts of the port."""
 
+    def now(self) -> int:
+        """Milliseconds since the epoch by the clock that all processes on this ledger share: leases, claims and expiry are
+        compared by it. Without I/O: where the clock is a server's, a store samples it when it opens, commits or renews, and
+        goes on by the monotonic clock in between."""
+
     async def secret(self, name: str) -> bytes:
         """32 random bytes that stay the same for the life of the database, made on first use."""
+
+    def hears(self) -> str | None:
+        """How `changes` comes by them now, in a word for operators (`notifications`, `polling`); None where there is only one
+        way."""
 
     async def ready(self) -> None:
         """Raises: LedgerUnavailable when it cannot read, its schema does not fit, or its last write failed and a new one
@@ -264,7 +281,7 @@ class LedgerFactory(msgspec.Struct, Generic[S], frozen=True):
     settings: type[S]
     open: Callable[[S, bool], AbstractAsyncContextManager[Ledger]]
     back_up: Callable[[S, Path], None] | None = None
-    restore: Callable[[Path, S, bool], Path | None] | None = None
+    restore: Callable[[Path, S, bool], Path | str | None] | None = None
     problem: Callable[[S], str | None] | None = None
     rows: Callable[[S, bool], AbstractContextManager[LedgerRows]] | None = None
     keeps: bool = True

@@ -93,7 +93,8 @@ class Contexts:
     async def _close(self, caller: Caller, public_id: str, row: str) -> None:
         await self._cancel(caller, public_id)
         # A paused turn belongs to no process, so no process can confirm its cancellation.
-        await cancel_in_processes(self._ledger, row, lambda turn: not turn.waits, self._runner.patience)
+        changes, patience = self._runner.runtime.changes, self._runner.patience
+        await cancel_in_processes(self._ledger, changes, row, lambda turn: not turn.waits, patience)
         try:
             waiting = await self._ledger.waiting_tasks(row)
         except CorruptRecord as error:

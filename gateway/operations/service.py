@@ -263,7 +263,10 @@ class Operations:
             elif not (asked or ours):
                 asked = True
                 patience = self._runner.patience
-                await cancel_in_processes(self._ledger, record.context, lambda turn: turn.task == request.id, patience)
+                changes, context = self._runner.runtime.changes, record.context
+                await cancel_in_processes(
+                    self._ledger, changes, context, lambda turn: turn.task == request.id, patience
+                )
         raise Busy(f"Task {echo(request.id)} cannot be canceled now; try again.", retry_after=5)
 
     async def subscribe_to_task(self, call: OperationCall, request: model.SubscribeToTaskRequest) -> EventStream:

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("gateway.push.dispatcher")
 
-INTERVAL = 0.1
-_IDLE_INTERVAL = 5.0
-"""Seconds between two polls, while a task with configurations may get events, and while none may."""
+_INTERVAL = 5.0
+"""Seconds between two polls without a reason: a change may not have been heard of, and another process may have died with
+deliveries to make."""
 
 _PAUSE_FACTOR = 4
 """The next poll starts no earlier than this multiple of the last poll's duration."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Dispatcher:
     """One instance per process serves the whole database. `run` belongs into a task group.
 
-    `open_sender` is called with the first delivery; `chance` is from 0 to 1.
+    `open_sender` is called with the first delivery; `chance` is from 0 to 1. `want` is told whether commits are to be heard of.
     """
 
     ledger: PushLedger
@@ -44,6 +44,8 @@ class Dispatcher:
     clock: Clock
     limits: PushLimits
     chance: Callable[[], float] = random.random
+    want: Callable[[bool], None] = lambda _: None
+    _active: bool = False
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _sender: "Sender | None" = None
     _under_way: set[tuple[str, str]] = field(default_factory=set)
@@ -52,6 +54,11 @@ class Dispatcher:
     def wake(self) -> None:
         """There may be a new delivery to make."""
         self._woken.set()
+
+    def hear(self) -> None:
+        """Something was committed, perhaps an event of a task with configurations."""
+        if self._active:
+            self._woken.set()
 
     async def run(self) -> None:
         """Never returns."""
@@ -73,11 +80,13 @@ class Dispatcher:
         """Starts the due deliveries that the limits admit. Returns the seconds until the next poll."""
         self._woken.clear()
         with skip_failures(log, "push.skipped"):
-            active, due_at = await self.ledger.next_push()
-            if due_at is not None and due_at <= self.clock.now():
-                await self._start(group)
-            return INTERVAL if active else _IDLE_INTERVAL
-        return _IDLE_INTERVAL
+            self._active, due_at = await self.ledger.next_push()
+            self.want(self._active)
+            wait = _INTERVAL if due_at is None else (due_at - self.clock.now()) / 1000
+            if wait > 0:
+                return min(wait, _INTERVAL)
+            await self._start(group)
+        return _INTERVAL
 
     async def _start(self, group: asyncio.TaskGroup) -> None:
         room = self.limits.posts - len(self._under_way)

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 import msgspec
 import structlog
 
+from gateway.engine.changes import Heard
 from gateway.engine.runtime import Runtime
 from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.leases import Release, Renew
 from gateway.ledger.points import CommitPoint
+from gateway.ledger.port import Changed
 
 log = structlog.get_logger("gateway.scheduling.leases")
 
@@ -88,6 +90,8 @@ class LeaseUpkeep:
     cancel: Callable[[TurnRun], None]
     begin_next: Callable[[ThreadQueue], None]
     renewed: Callable[[], None]
+    _heard: Heard = field(default_factory=Heard)
+    _changed: set[str] = field(default_factory=set)
     unused: set[str] = field(default_factory=set)
     """Threads of which no turn is here any more: the next renewal gives their leases back."""
 
@@ -112,10 +116,34 @@ class LeaseUpkeep:
                 if not self.times.rest(monotonic() - began):
                     await self.renew()
                 await self._cancel_requested()
-                await self._unpark()
+                await self._unpark([queue for queue in self.queues if queue.parked is not None])
             except LedgerUnavailable as error:
                 log.warning("upkeep.skipped", error=str(error))
             took = monotonic() - began
+
+    async def listen(self) -> None:
+        """Never returns. Sees to what another process may ask of the turns here as soon as it is heard of; what is not heard of
+        waits for the next renewal."""
+        with self.runtime.changes.told(self._hear):
+            while True:
+                await self._heard.within(None)
+                changed, self._changed = self._changed, set()
+                try:
+                    await self._cancel_requested()
+                    await self._unpark([queue for queue in self.queues if queue.parked in changed])
+                except LedgerUnavailable as error:
+                    log.warning("upkeep.skipped", error=str(error))
+
+    def _hear(self, changed: Changed) -> None:
+        """A queue is not looked at for a change that names no task: there may be many of them."""
+        if changed is None:
+            if self.runs:
+                self._heard.set()
+            return
+        of_queues = changed.intersection(queue.parked for queue in self.queues if queue.parked is not None)
+        if of_queues or not changed.isdisjoint(self.runs):
+            self._changed |= of_queues
+            self._heard.set()
 
     async def renew(self) -> None:
         """Gives unused leases back first: the turns that are left on their threads are settled next."""
@@ -139,9 +167,9 @@ class LeaseUpkeep:
                 if run is not None:
                     self.cancel(run)
 
-    async def _unpark(self) -> None:
-        """The paused turn that parked a queue may have ended in another process."""
-        for queue in [queue for queue in self.queues if queue.parked]:
+    async def _unpark(self, queues: list[ThreadQueue]) -> None:
+        """The paused turns that parked these queues may have ended in another process."""
+        for queue in queues:
             if await self.runtime.ledger.waiting_task(queue.thread.id) is None:
-                queue.parked = False
+                queue.parked = None
                 self.begin_next(queue)

@@ -71,7 +71,7 @@ class Runner:
             renewed=lambda: quarantine.acquit(self.own_turns()),
         )
         self._recovery = OrphanRecovery(runtime, fanout, quarantine, self, lease.round)
-        self.log_tail = LogTail(ledger)
+        self.log_tail = LogTail(ledger, runtime.changes)
         self._group: asyncio.TaskGroup | None = None
 
     @asynccontextmanager
@@ -80,7 +80,8 @@ class Runner:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 recovered, serving = asyncio.Event(), asyncio.Event()
-                loops = (self._recovery.run(recovered, serving), self._upkeep.run(), self.log_tail.run())
+                loops = [self.runtime.changes.run(), self.log_tail.run(), self._upkeep.run(), self._upkeep.listen()]
+                loops.append(self._recovery.run(recovered, serving))
                 tasks = [group.create_task(loop) for loop in loops]
                 try:
                     with suppress(TimeoutError):
@@ -161,7 +162,7 @@ class Runner:
             queue.take_lease(queue.thread)
         self._runs[run.live.id] = run
         queue.waiting.append(run)
-        queue.parked = False
+        queue.parked = None
         self._reserved.pop(run.turn, None)
         # This happens after the answer to the caller, because the caller does not wait for it.
         asyncio.get_running_loop().call_soon(self._begin_next, queue)
@@ -171,7 +172,7 @@ class Runner:
         queue = self._queues.first(thread.id) or self._queues.add(ThreadQueue(thread, current=False))
         self._runs[run.live.id] = run
         queue.waiting.appendleft(run)
-        queue.parked = False
+        queue.parked = None
         self._begin_next(queue)
 
     def adopt(self, run: TurnRun, thread: ThreadRecord, queues: dict[str, ThreadQueue], *, cancel: bool) -> None:
@@ -217,7 +218,7 @@ class Runner:
     # --- one turn
 
     def _begin_next(self, queue: ThreadQueue) -> None:
-        if queue.running is None and queue.waiting and not queue.parked:
+        if queue.running is None and queue.waiting and queue.parked is None:
             queue.running = queue.waiting.popleft()
             self._launch(queue.running, queue)
 
@@ -227,11 +228,12 @@ class Runner:
 
     async def _run(self, run: TurnRun, queue: ThreadQueue) -> None:
         run.entered = True
-        parked, outcome, began = False, "", self.runtime.clock.monotonic()
+        outcome, began = "", self.runtime.clock.monotonic()
+        parked: Parked | None = None
         try:
             await TurnRunner(self.runtime, run, queue).run()
-        except Parked:
-            parked = True
+        except Parked as error:
+            parked = error
         except Conflict as error:
             outcome = "lost"
             log.warning("turn.lost", task=run.live.id, turn=run.turn, error=str(error))
@@ -246,16 +248,16 @@ class Runner:
             log.exception("turn.not-recorded", task=run.live.id, turn=run.turn)
             queue.current = False
         finally:
-            if parked:
-                self._park(run, queue)
+            if parked is not None:
+                self._park(run, queue, parked.task)
             else:
                 if self._access is not None:
                     self._access.add(_turn_line(run, outcome, self.runtime.clock.monotonic() - began))
                 self._remove(run, queue)
 
-    def _park(self, run: TurnRun, queue: ThreadQueue) -> None:
+    def _park(self, run: TurnRun, queue: ThreadQueue, behind: str) -> None:
         run.task, run.entered = None, False
-        queue.park(run)
+        queue.park(run, behind)
         if run.cancel_requested:
             self._end_waiting(run)
         self._begin_next(queue)

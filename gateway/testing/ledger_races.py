@@ -182,18 +182,6 @@ class RaceTests:
             found = await first.thread(f"thread-{number}")
             same(found, replace(accept.thread, generation=2, handle="resp-1", adapter_state={"seen": 1}))
 
-    async def test_the_version_changes_with_every_commit_of_any_process_and_with_nothing_else(
-        self, ledger: Ledger, other: Ledger
-    ) -> None:
-        empty = await other.version()
-        await other.history("thread-1", unsent_only=False)
-        same(await other.version(), empty)
-        await ledger.commit(ACCEPT)
-        accepted = await other.version()
-        require(accepted != empty, "the version is the same after a commit of another process")
-        await other.commit(_BEGUN)
-        require(await other.version() != accepted, "the version is the same after a commit of its own")
-
     async def test_a_process_finds_the_turns_of_a_dead_one_and_none_of_a_living_one(
         self, ledger: Ledger, other: Ledger
     ) -> None:

@@ -16,11 +16,20 @@ from gateway.testing.ledger_push import PushTests
 from gateway.testing.ledger_races import RaceTests
 from gateway.testing.ledger_reads import TaskReadTests
 from gateway.testing.ledger_refusals import RefusalTests
+from gateway.testing.ledger_sharing import SharingTests
 from gateway.testing.ledger_waiting import WaitingTests
 
 
 class LedgerSuite(
-    RefusalTests, CommitTests, RaceTests, TaskReadTests, HistoryTests, WaitingTests, LifetimeTests, PushTests
+    RefusalTests,
+    CommitTests,
+    RaceTests,
+    SharingTests,
+    TaskReadTests,
+    HistoryTests,
+    WaitingTests,
+    LifetimeTests,
+    PushTests,
 ):
     """Subclass it as `class TestMine(LedgerSuite)`, with a fixture `opener`."""
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from gateway.ledger.errors import Conflict, LedgerUnavailable
+from storage import compiled
 from storage.postgres import sql
 from storage.postgres.errors import Failure, Lost, conflicts, transient, unavailable, unfit
 from storage.postgres.session import Outcome as Answer
@@ -28,6 +29,12 @@ _PAUSE = 0.1
 
 _OLD = 7 * 24 * 3600 * 1000
 """Milliseconds after which the row of a writer that is gone is deleted."""
+
+_LONGEST = 7000
+"""Bytes of a notification; the server takes 8000."""
+
+_OF_MORE_TASKS = frozenset({compiled.REQUEST_CANCEL.name, compiled.DELETE_CONTEXT.name, compiled.EXPIRE_CONTEXT.name})
+"""Statements that change tasks that they do not name."""
 
 _WHAT = "the database did not commit"
 
@@ -60,9 +67,10 @@ class ServerTime(msgspec.Struct):
 class GroupStore:
     """A `Store` of the writer."""
 
-    def __init__(self, connect: Callable[[], Session]) -> None:
-        """`connect` opens a connection that may write. It raises Lost."""
+    def __init__(self, connect: Callable[[], Session], begin: Sequence[Call] = ()) -> None:
+        """`connect` opens a connection that may write. It raises Lost. `begin` is run at the beginning of each transaction."""
         self._connect = connect
+        self._begin = (bound(sql.BEGIN, {}), *begin)
         self._writer = secrets.token_hex(8)
         self._session: Session | None = None
         self._number = 0
@@ -187,7 +195,8 @@ class GroupStore:
             session.run([_ROLLBACK])
             raise
         self._doubt = _Doubt(number, outcomes)
-        _answered(session.run([_COMMIT]))
+        committed, *_ = session.run([_COMMIT, *_notification(units)], apart=True)
+        _answered([committed])
         self._doubt, self._number = None, number
         return outcomes
 
@@ -198,7 +207,7 @@ class GroupStore:
             calls = [bound(sql.PREPARED[statement.name], values) for statement, values in steps]
         except Exception as error:
             raise _Unfitting from error
-        first = _beginning(steps)
+        first = [*self._begin, *_locks(steps)]
         answers = session.run([*first, *calls, self._call(sql.COUNT_GROUP, number=number)])
         _answered(answers[: len(first)])
         for (statement, _), answer in zip(steps, answers[len(first) :], strict=False):
@@ -209,7 +218,8 @@ class GroupStore:
 
     def _one_by_one(self, session: Session, units: list[Unit], number: int) -> list[Outcome]:
         """Each unit with a savepoint, to which it alone is rolled back. Raises: Lost, Failure."""
-        _answered(session.run(_beginning([step for unit in units for step in unit.steps])))
+        steps = [step for unit in units for step in unit.steps]
+        _answered(session.run([*self._begin, *_locks(steps)]))
         outcomes: list[Outcome] = []
         for unit in units:
             error = _apply(session, unit.steps)
@@ -228,7 +238,8 @@ class GroupStore:
             self.time = ServerTime(said, time.monotonic())
 
 
-_BEGIN, _COMMIT, _ROLLBACK = bound(sql.BEGIN, {}), bound(sql.COMMIT, {}), bound(sql.ROLLBACK, {})
+_LOOK = bound(sql.NOTIFY, {"payload": ""})
+_COMMIT, _ROLLBACK = bound(sql.COMMIT, {}), bound(sql.ROLLBACK, {})
 _SAVEPOINT, _RELEASE, _UNDO = bound(sql.SAVEPOINT, {}), bound(sql.RELEASE, {}), bound(sql.UNDO, {})
 
 
@@ -239,8 +250,8 @@ def _answered(answers: Sequence[Answer]) -> None:
             raise answer
 
 
-def _beginning(steps: Iterable[Step]) -> list[Call]:
-    """The transaction, and the locks of the rows that the steps name."""
+def _locks(steps: Iterable[Step]) -> list[Call]:
+    """Of the rows that the steps name."""
     contexts, threads = set(), set()
     wholly: set[str] = set()
     for _, values in steps:
@@ -251,11 +262,24 @@ def _beginning(steps: Iterable[Step]) -> list[Call]:
                 wholly.add(context)
         if isinstance(thread, str):
             threads.add(thread)
-    calls = [_BEGIN]
-    for text, ids in ((sql.LOCK_CONTEXTS, contexts), (sql.LOCK_THREADS_OF, wholly), (sql.LOCK_THREADS, threads)):
-        if ids:
-            calls.append(bound(text, {"ids": msgspec.json.encode(sorted(ids)).decode()}))
-    return calls
+    named = (sql.LOCK_CONTEXTS, contexts), (sql.LOCK_THREADS_OF, wholly), (sql.LOCK_THREADS, threads)
+    return [bound(text, {"ids": msgspec.json.encode(sorted(ids)).decode()}) for text, ids in named if ids]
+
+
+def _notification(units: Iterable[Unit]) -> list[Call]:
+    """What other processes are told, in a transaction of its own: in that of the group it would wait for all others."""
+    tasks: set[str] = set()
+    for unit in units:
+        for statement, values in unit.steps:
+            if statement.name in _OF_MORE_TASKS:
+                return [_LOOK]
+            task = values.get("task")
+            if isinstance(task, str):
+                tasks.add(task)
+    if not tasks:
+        return []
+    payload = msgspec.json.encode(sorted(tasks))
+    return [bound(sql.NOTIFY, {"payload": payload.decode()})] if len(payload) < _LONGEST else [_LOOK]
 
 
 def _apply(session: Session, steps: list[Step]) -> Exception | None:

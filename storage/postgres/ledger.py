@@ -1,31 +1,52 @@
 """The ledger on a database of PostgreSQL. Law: one thread writes, reads have connections of their own."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
-from gateway.ledger.port import Ledger, LedgerFactory
+import structlog
+
+from gateway.ledger.port import Changed, Ledger, LedgerFactory
 from storage import compiled
-from storage.postgres import schema
-from storage.postgres.errors import Lost, unavailable
+from storage.postgres import schema, sql
+from storage.postgres.backup import back_up, restore
+from storage.postgres.errors import Failure, Lost, unavailable
 from storage.postgres.groups import GroupStore
+from storage.postgres.listening import Listener
 from storage.postgres.readers import PostgresReaders
 from storage.postgres.rows import open_rows
 from storage.postgres.session import Session
 from storage.postgres.settings import PostgresSettings
+from storage.postgres.text import Call, bound
 from storage.stored_ledger import StoredLedger
 from storage.write.writer import Writer
 
+Connect = Callable[[], Session]
+
 _MARGIN = 5.0
-"""Seconds of a trip beside those of the longest statement."""
+"""Seconds that the server may be silent beside those of the longest statement."""
+
+_REFUSED_BY_A_POOLER = "unsupported startup parameter"
+
+log = structlog.get_logger("storage.postgres.ledger")
 
 
 class PostgresLedger(StoredLedger):
-    def __init__(self, store: GroupStore, writer: Writer, readers: PostgresReaders) -> None:
+    def __init__(self, store: GroupStore, writer: Writer, readers: PostgresReaders, listener: Listener) -> None:
         super().__init__(writer, readers)
         self._group_store = store
         self._found = readers
+        self._listener = listener
+
+    def now(self) -> int:
+        return self._group_store.time.now()
+
+    def changes(self, wanted: Callable[[], Awaitable[object]]) -> AsyncGenerator[Changed, None]:
+        return self._listener.changes(wanted)
+
+    def hears(self) -> str:
+        return "notifications" if self._listener.hears else "polling"
 
     async def ready(self) -> None:
         schema.check(await self._found.format())
@@ -42,14 +63,13 @@ async def open_ledger(settings: PostgresSettings, auto_migrate: bool) -> AsyncGe
     The exit commits what was submitted. Raises: LedgerUnavailable when the database cannot be used or its schema has another
     version; `auto_migrate` allows to make it, and to migrate an older one.
     """
-    connect = partial(Session, settings.conninfo().encode(), settings.statement_timeout + _MARGIN)
-    await asyncio.to_thread(_prepare, connect, settings.database_schema, auto_migrate)
-    store = GroupStore(connect)
+    connect, begin = await asyncio.to_thread(_prepare, settings, auto_migrate)
+    store = GroupStore(connect, begin)
     writer = Writer(store)
     readers = PostgresReaders(connect, settings.readers)
     try:
         await writer.open()
-        yield PostgresLedger(store, writer, readers)
+        yield PostgresLedger(store, writer, readers, Listener(connect, readers.version))
     finally:
         try:
             await writer.close()
@@ -57,16 +77,45 @@ async def open_ledger(settings: PostgresSettings, auto_migrate: bool) -> AsyncGe
             await readers.close()
 
 
-def _prepare(connect: "partial[Session]", database_schema: str, auto_migrate: bool) -> None:
-    """Raises: LedgerUnavailable."""
+def _prepare(settings: PostgresSettings, auto_migrate: bool) -> tuple[Connect, tuple[Call, ...]]:
+    """How to connect, and what each transaction begins with. Raises: LedgerUnavailable."""
     try:
-        session = connect()
-    except Lost as error:
+        session, connect, begin = _reach(settings)
+    except (Failure, Lost) as error:
         raise unavailable("the database does not open", error) from error
     try:
-        schema.prepare(session, database_schema, auto_migrate=auto_migrate)
+        schema.prepare(session, settings.database_schema, auto_migrate=auto_migrate)
     finally:
         session.close()
+    return connect, begin
 
 
-factory = LedgerFactory(settings=PostgresSettings, open=open_ledger, rows=open_rows)
+def _reach(settings: PostgresSettings) -> tuple[Session, Connect, tuple[Call, ...]]:
+    """A connection, and what `_prepare` returns. Raises: Failure, Lost, LedgerUnavailable."""
+    direct = _connect(settings, pooled=False)
+    try:
+        session = direct()
+        [(found,)] = session.one(bound(sql.LOCK_TIMEOUT, {}))
+        if found == settings.limits["lock_timeout"]:
+            return session, direct, ()
+        session.close()
+    except Lost as error:
+        if _REFUSED_BY_A_POOLER not in str(error):
+            raise
+    # Behind a pooler a connection has no settings of its own, and the next transaction may have another server's.
+    log.info("ledger.pooled", detail="statements are not prepared, and limits go with each transaction")
+    pooled = _connect(settings, pooled=True)
+    return pooled(), pooled, (bound(sql.LIMITS, dict(settings.limits)),)
+
+
+def _connect(settings: PostgresSettings, *, pooled: bool) -> Connect:
+    return partial(
+        Session,
+        settings.conninfo(options=not pooled),
+        settings.connect_timeout,
+        settings.statement_timeout + _MARGIN,
+        prepares=not pooled,
+    )
+
+
+factory = LedgerFactory(settings=PostgresSettings, open=open_ledger, back_up=back_up, restore=restore, rows=open_rows)

@@ -47,7 +47,9 @@ _FINISH = SQL("""
 """).format(VERSION, OLDEST)
 
 _MARGIN = 5.0
-"""Seconds of a trip beside those of the longest statement."""
+"""Seconds that the server may be silent beside those of the longest statement."""
+
+_POOLED = "a pooler stands before the server, and all rows are read in one transaction: name the server itself"
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -63,12 +65,12 @@ class PostgresRows:
         self._writers: set[tuple[Any, ...]] | None = None
 
     def holders(self) -> list[Holder]:
-        with _talking():
+        with talking():
             return [Holder(*found) for found in self._watch.execute(_HOLDERS)]
 
     def occupied(self) -> list[str]:
         query = SQL("SELECT EXISTS (SELECT 1 FROM {})")
-        with _talking():
+        with talking():
             found = {
                 table.name: _one(self._watch.execute(query.format(Identifier(table.name)))) for table in ROW_TABLES
             }
@@ -80,7 +82,7 @@ class PostgresRows:
             places = SQL(", ").join([SQL("%s")] * len(after))
             query += SQL(" WHERE ({}) > ({})").format(_names(table.key), places)
         query += SQL(" ORDER BY {}").format(_names(table.key))
-        with _talking():
+        with talking():
             if self._writers is None:
                 self._begin_snapshot()
             with self._snapshot.cursor(binary=True) as cursor:
@@ -93,11 +95,11 @@ class PostgresRows:
         self._writers = set(self._snapshot.execute(_WRITERS))
 
     def changed(self) -> bool:
-        with _talking():
+        with talking():
             return not set(self._watch.execute(_WRITERS)) <= (self._writers or set())
 
     def unfinished(self) -> Unfinished | None:
-        with _talking():
+        with talking():
             if _one(self._watch.execute("SELECT to_regclass('ledger_copy')")) == (None,):
                 return None
             found = self._watch.execute(_UNFINISHED).fetchall()
@@ -126,14 +128,14 @@ class PostgresRows:
     def finish(self) -> None:
         with self._writing() as cursor:
             cursor.execute(_FINISH)
-        with _talking():
+        with talking():
             for table in ROW_TABLES:
                 self._watch.execute(SQL("ANALYZE {}").format(Identifier(table.name)))
 
     @contextmanager
     def _writing(self) -> Iterator["psycopg.Cursor[tuple[Any, ...]]"]:
         """A transaction. Raises: Conflict, LedgerUnavailable."""
-        with _talking():
+        with talking():
             try:
                 with self._watch.transaction(), self._watch.cursor() as cursor:
                     for statement in _PATIENCE:
@@ -146,9 +148,9 @@ class PostgresRows:
 @contextmanager
 def open_rows(settings: PostgresSettings, make: bool) -> Iterator[PostgresRows]:
     """Raises: as `LedgerFactory.rows`."""
-    connect = partial(psycopg.connect, settings.conninfo(), autocommit=True, prepare_threshold=None)
+    connect = partial(connection, settings)
     with ExitStack() as stack:
-        with _talking():
+        with talking():
             watch = stack.enter_context(connect())
             if make and _one(watch.execute(_TABLES, _schema(settings))) == (0,):
                 _make(settings)
@@ -157,9 +159,26 @@ def open_rows(settings: PostgresSettings, make: bool) -> Iterator[PostgresRows]:
         yield PostgresRows(watch, snapshot)
 
 
+def connection(settings: PostgresSettings) -> Connection:
+    """One with the settings of the schema. Raises: psycopg.Error, LedgerUnavailable."""
+    limits = settings.limits
+    made = psycopg.connect(
+        settings.conninfo(options=True),
+        connect_timeout=max(2, round(settings.connect_timeout)),
+        autocommit=True,
+        prepare_threshold=None,
+    )
+    if _one(made.execute("SELECT setting FROM pg_settings WHERE name = 'lock_timeout'")) != (limits["lock_timeout"],):
+        made.close()
+        raise LedgerUnavailable(_POOLED)
+    return made
+
+
 def _make(settings: PostgresSettings) -> None:
+    """Raises: LedgerUnavailable."""
     try:
-        session = Session(settings.conninfo().encode(), settings.statement_timeout + _MARGIN)
+        timeouts = settings.connect_timeout, settings.statement_timeout + _MARGIN
+        session = Session(settings.conninfo(options=True), *timeouts, prepares=False)
     except Lost as error:
         raise unavailable("the database does not open", error) from error
     try:
@@ -195,11 +214,13 @@ def _stored(value: Value) -> Value:
 
 
 @contextmanager
-def _talking() -> Iterator[None]:
+def talking() -> Iterator[None]:
     """Raises: LedgerUnavailable."""
     try:
         yield
     except psycopg.Error as error:
+        if "unsupported startup parameter" in str(error):
+            raise LedgerUnavailable(_POOLED) from error
         reason = Failure(error.sqlstate, _text(error)) if error.sqlstate else Lost(_text(error))
         raise unavailable("the database does not answer", reason) from error
 

@@ -20,6 +20,7 @@ _OLDEST_SERVER = 130000
 _LOCK = plain("SELECT pg_advisory_xact_lock(hashtext('a2a-gateway'), hashtext($1))", "schema")
 _BEGIN, _COMMIT, _ROLLBACK = plain("BEGIN"), plain("COMMIT"), plain("ROLLBACK")
 _ENCODING = plain("SELECT current_setting('server_encoding'), CAST(current_setting('server_version_num') AS integer)")
+_SCHEMA = plain("SELECT current_schema()")
 _TABLES = plain("SELECT count(*) FROM pg_tables WHERE schemaname = $1", "schema")
 _HAS_VERSION = plain("SELECT count(*) FROM pg_tables WHERE schemaname = $1 AND tablename = 'ledger_format'", "schema")
 _NEW_VERSION = plain("INSERT INTO alembic_version VALUES ($1)", "version")
@@ -36,6 +37,13 @@ def prepare(session: Session, schema: str, *, auto_migrate: bool) -> str:
             raise LedgerUnavailable(f"PostgreSQL {server // 10000} is too old: 13 or newer is needed")
         if auto_migrate:
             _run(session, plain(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'))
+        [(current,)] = _run(session, _SCHEMA)
+        if current != schema:
+            # Behind a pooler a connection has the settings of its user.
+            raise LedgerUnavailable(
+                f"the tables would be in the schema {current!r} and not in {schema!r}: behind a pooler it has to be the first "
+                "of the user's (ALTER ROLE ... SET search_path)"
+            )
         _run(session, _BEGIN)
         try:
             _run(session, _LOCK, schema=schema)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from psycopg import Error, pq
 
+from storage.postgres.addresses import attempts
 from storage.postgres.errors import Failure, Lost
 from storage.postgres.text import Call, decoded
 from storage.statement import Row
@@ -38,14 +39,14 @@ Outcome = Result | Failure
 class Session:
     """One thread at a time uses it."""
 
-    def __init__(self, conninfo: bytes, timeout: float) -> None:
-        """Connects. `timeout` is the number of seconds of a trip. Raises: Lost."""
+    def __init__(self, conninfo: str, connect_timeout: float, timeout: float, *, prepares: bool) -> None:
+        """Connects. `connect_timeout` is the number of seconds for each address, `timeout` those within which the server
+        says something more. Without `prepares` no statement is prepared. Raises: Lost."""
         self._timeout = timeout
+        self._prepares = prepares
         self._prepared: set[bytes] = set()
         try:
-            self._pg = pq.PGconn.connect(conninfo)
-            if self._pg.status != pq.ConnStatus.OK:
-                raise Lost(_text(self._pg.get_error_message()))
+            self._pg = _connected(conninfo, connect_timeout)
             self._pg.nonblocking = 1
             self._pg.enter_pipeline_mode()
             self._poll = select.poll()
@@ -79,8 +80,30 @@ class Session:
             raise outcome
         return outcome.rows
 
+    def heard(self, seconds: float, woken: int) -> list[str]:
+        """The notifications that have come, or come within so many seconds. Returns earlier, without any, when the
+        descriptor `woken` can be read. Raises: Lost."""
+        try:
+            found = self._notifications()
+            if not found:
+                poll = select.poll()
+                poll.register(self._pg.socket, select.POLLIN)
+                poll.register(woken, select.POLLIN)
+                if any(descriptor == self._pg.socket for descriptor, _ in poll.poll(seconds * 1000)):
+                    self._pg.consume_input()
+                    found = self._notifications()
+        except Error as error:
+            self.close()
+            raise Lost(str(error)) from error
+        return found
+
+    def _notifications(self) -> list[str]:
+        found = []
+        while (notification := self._pg.notifies()) is not None:
+            found.append(notification.extra.decode())
+        return found
+
     def _run(self, calls: Sequence[Call], *, apart: bool) -> list[Outcome]:
-        deadline = time.monotonic() + self._timeout
         awaited: list[bytes | None] = []
         fresh: set[bytes] = set()
         for call in calls:
@@ -89,23 +112,23 @@ class Session:
                 self._pg.pipeline_sync()
         if not apart:
             self._pg.pipeline_sync()
-        self._flush(deadline)
+        self._flush()
         outcomes: list[Outcome] = []
         for name in awaited:
-            outcome = self._outcome(deadline)
+            outcome = self._outcome()
             if name is None:
                 outcomes.append(outcome)
                 if apart:
-                    self._synchronised(deadline)
+                    self._synchronised()
             elif isinstance(outcome, Result):
                 self._prepared.add(name)
         if not apart:
-            self._synchronised(deadline)
+            self._synchronised()
         return outcomes
 
     def _send(self, call: Call, fresh: set[bytes], awaited: list[bytes | None]) -> None:
         name, pg = call.text.name, self._pg
-        if not name:
+        if not name or not self._prepares:
             pg.send_query_params(call.text.sql, call.parameters, None, call.formats, _BINARY)
         else:
             if name not in self._prepared and name not in fresh:
@@ -115,45 +138,71 @@ class Session:
             pg.send_query_prepared(name, call.parameters, call.formats, _BINARY)
         awaited.append(None)
 
-    def _flush(self, deadline: float) -> None:
+    def _flush(self) -> None:
         if not self._pg.flush():
             return
         self._poll.modify(self._pg.socket, select.POLLIN | select.POLLOUT)
         try:
             while self._pg.flush():
                 # The server may stop to read until its answers are read.
-                if self._wait(deadline) & select.POLLIN:
+                if self._wait() & select.POLLIN:
                     self._pg.consume_input()
         finally:
             self._poll.modify(self._pg.socket, select.POLLIN)
 
-    def _wait(self, deadline: float) -> int:
-        left = deadline - time.monotonic()
-        found = self._poll.poll(max(0.0, left) * 1000)
+    def _wait(self) -> int:
+        found = self._poll.poll(self._timeout * 1000)
         if not found:
             raise Lost("the server did not answer in time")
         return found[0][1]
 
-    def _next(self, deadline: float) -> Any:
+    def _next(self) -> Any:
         while self._pg.is_busy():
-            self._wait(deadline)
+            self._wait()
             self._pg.consume_input()
         return self._pg.get_result()
 
-    def _outcome(self, deadline: float) -> Outcome:
-        found = self._next(deadline)
+    def _outcome(self) -> Outcome:
+        found = self._next()
         if found is None:
             raise Lost("the server has closed the connection")
         outcome = _outcome(found)
         if self._pg.status != pq.ConnStatus.OK:
             raise Lost(outcome.text if isinstance(outcome, Failure) else "the server has closed the connection")
-        self._next(deadline)
+        self._next()
         return outcome
 
-    def _synchronised(self, deadline: float) -> None:
-        found = self._next(deadline)
+    def _synchronised(self) -> None:
+        found = self._next()
         if found is None or found.status != _SYNC:
             raise Lost("the server has closed the connection")
+
+
+def _connected(conninfo: str, timeout: float) -> pq.abc.PGconn:
+    """A connection to the first address that takes it. Raises: Lost, Error."""
+    why = Lost("no address")
+    for attempt in attempts(conninfo):
+        pg = pq.PGconn.connect_start(attempt)
+        try:
+            _connect(pg, time.monotonic() + timeout)
+        except Lost as error:
+            pg.finish()
+            why = error
+        else:
+            return pg
+    raise why
+
+
+def _connect(pg: pq.abc.PGconn, deadline: float) -> None:
+    """Without libpq's own wait, which would stop the whole process. Raises: Lost, Error."""
+    events: dict[int, int] = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: select.POLLOUT}
+    while (status := pg.connect_poll()) in events:
+        poll = select.poll()
+        poll.register(pg.socket, events[status])
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise Lost("the server did not take the connection in time")
+    if status != pq.PollingStatus.OK:
+        raise Lost(_text(pg.get_error_message()))
 
 
 def _outcome(found: Any) -> Outcome:

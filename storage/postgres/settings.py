@@ -61,8 +61,8 @@ class PostgresSettings(Settings):
     certificate: LocalPath | None = Field(None, description="Certificate of the gateway (PEM).")
     key: LocalPath | None = Field(None, description="Key of that certificate (PEM).")
 
-    def conninfo(self) -> str:
-        """The connection string of libpq, with all that the settings say."""
+    def conninfo(self, *, options: bool) -> str:
+        """The connection string of libpq. With `options` the server's settings go with it, which a pooler refuses or drops."""
         from psycopg.conninfo import make_conninfo
 
         given = {
@@ -76,16 +76,21 @@ class PostgresSettings(Settings):
             self.url,
             **{name: value for name, value in given.items() if value is not None},
             application_name=self.application_name,
-            connect_timeout=round(self.connect_timeout),
             client_encoding="UTF8",
-            options=_options(
-                search_path=self.database_schema,
-                statement_timeout=_milliseconds(self.statement_timeout),
-                lock_timeout=_milliseconds(self.lock_timeout),
-                # A connection that is cut in the middle of a transaction lets go of its rows.
-                idle_in_transaction_session_timeout=_milliseconds(self.statement_timeout),
-            ),
+            **({"options": " ".join(f"-c {name}={value}" for name, value in self.limits.items())} if options else {}),
         )
+
+    @property
+    def limits(self) -> dict[str, str]:
+        """The server's settings for a connection."""
+        longest = _milliseconds(self.statement_timeout)
+        return {
+            "search_path": self.database_schema,
+            "statement_timeout": longest,
+            "lock_timeout": _milliseconds(self.lock_timeout),
+            # A connection that is cut in the middle of a transaction lets go of its rows.
+            "idle_in_transaction_session_timeout": longest,
+        }
 
 
 def _text(path: Path | None) -> str | None:
@@ -94,7 +99,3 @@ def _text(path: Path | None) -> str | None:
 
 def _milliseconds(seconds: float) -> str:
     return str(max(1, int(seconds * 1000)))
-
-
-def _options(**settings: str) -> str:
-    return " ".join(f"-c {name}={value}" for name, value in settings.items())

@@ -50,7 +50,25 @@ def cursor_of(name: str) -> Prepared:
 
 NEXT_TASKS = bound(prepared("NEXT_TASKS", Text(f"FETCH 32 FROM {_CURSOR}")), {})
 
+LOCK_TIMEOUT = plain("SELECT setting FROM pg_settings WHERE name = 'lock_timeout'")
+
+LIMITS = plain(
+    "SELECT set_config('search_path', $1, true), set_config('statement_timeout', $2, true), "
+    "set_config('lock_timeout', $3, true), set_config('idle_in_transaction_session_timeout', $4, true)",
+    *("search_path", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"),
+)
+"""The limits of one transaction."""
+
 FORMAT = plain("SELECT version_num, oldest FROM alembic_version, ledger_format")
 """The version of the schema, and the oldest version of the code that may use it."""
 
-VERSION = prepared("VERSION", Text("SELECT hashtextextended(CAST(pg_current_snapshot() AS text), 0)"))
+VERSION = prepared("VERSION", Text("SELECT CAST(coalesce(sum(number), 0) + count(*) AS bigint) FROM ledger_writer"))
+"""A number that changes with every group of any process."""
+
+_CHANNEL = "a2a_gateway_ledger"
+
+PING = "!"
+"""What a notification begins with that a listener sends to itself. Others are the ids of tasks as a list in JSON, or empty."""
+
+LISTEN = plain(f"LISTEN {_CHANNEL}")
+NOTIFY = prepared("NOTIFY", Text(f"SELECT pg_notify('{_CHANNEL}', $1)", ("payload",)))

@@ -4,7 +4,7 @@ snapshot of its beginning."""
 import asyncio
 import sqlite3
 import traceback
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import aiosqlite
 
 from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.port import Changed
 from gateway.ledger.tasks import PageLimits, TaskPage
 from storage.compiled import DATA_VERSION
 from storage.connection import OLDEST_USER
@@ -30,6 +31,9 @@ OLDEST = Query("OLDEST_USER", OLDEST_USER)
 
 _CONNECTIONS = 3
 """Connections for reads that may be long. Each has a thread; more threads would only wait for the interpreter's lock."""
+
+_INTERVAL = 0.05
+"""Seconds between two looks at the number of the last commit, which cost microseconds."""
 
 _LONGEST = 256 * 1024
 """Bytes of the longest text that a short read may find. SQLite checks it before it reads the text."""
@@ -146,8 +150,20 @@ class Readers:
         if self._closed:
             raise LedgerUnavailable("the ledger is closed")
 
-    async def version(self) -> int:
-        """A number that changes with every commit. Raises: LedgerUnavailable."""
+    async def changes(self, wanted: Callable[[], Awaitable[object]]) -> AsyncGenerator[Changed, None]:
+        """SQLite tells nobody, and has a number that changes with every commit. Raises: LedgerUnavailable."""
+        seen = None
+        while True:
+            await wanted()
+            version = await self._version()
+            if version == seen:
+                await asyncio.sleep(_INTERVAL)
+            else:
+                seen = version
+                yield None
+
+    async def _version(self) -> int:
+        """Raises: LedgerUnavailable."""
         self._refuse_when_closed()
         try:
             return await asyncio.to_thread(self._data_version)

@@ -36,10 +36,6 @@ class Readers(Protocol):
         """Of the tasks that match the filters of `LISTINGS`. The value of `limit` is one task more than the page may have."""
         ...
 
-    async def version(self) -> int:
-        """A number that changes with every commit."""
-        ...
-
 
 _MOST = 2**31
 """More turns than any task has."""

@@ -136,9 +136,6 @@ class Reads:
         rows = await self._readers.fetch(compiled.LATEST_EVENTS, {"tasks": msgspec.json.encode(tasks).decode()})
         return dict(rows)
 
-    async def version(self) -> int:
-        return await self._readers.version()
-
     # --- threads, turns and calls ---
 
     async def thread(self, thread_id: str) -> ThreadRecord | None:

@@ -1,8 +1,6 @@
 """A row of the database that cannot be read: its task answers with an error, everything else works."""
 
-import sqlite3
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,14 +10,14 @@ from gateway.ledger.calls import RESTARTED
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, failed, streamed_text, text_of, why
 from tests.interop.echo_agent import knows
 from tests.running import local_gateway
+from tests.support.rows import change
 
 _AGENT = "function: {type: python, ref: 'tests.interop.echo_agent:reply'}"
 _WORDS = "canary of the database"
 
 
 def _spoil(directory: Path, statement: str, task: str) -> None:
-    with closing(sqlite3.connect(directory / "gateway.db")) as database, database:
-        assert database.execute(statement, {"words": _WORDS, "task": task}).rowcount == 1
+    assert change(directory / "gateway.db", statement, _WORDS, task) == 1
 
 
 def _later() -> Clock:
@@ -41,7 +39,7 @@ async def _interrupted(directory: Path, *texts: str) -> list[Json]:
 @pytest.mark.fault("D8")
 async def test_a_poisoned_task_ends_without_what_cannot_be_read_and_stops_no_other(tmp_path: Path) -> None:
     poisoned, fine = await _interrupted(tmp_path, f"hold {tmp_path} 1", f"hold {tmp_path} 2")
-    _spoil(tmp_path, "UPDATE event SET payload = :words WHERE task = :task", poisoned["id"])
+    _spoil(tmp_path, "UPDATE event SET payload = ? WHERE task = ?", poisoned["id"])
 
     async with local_gateway(_AGENT, tmp_path, clock=_later()) as gateway, a2a_http(gateway.url) as http:
         caller = A2A(http, "function")
@@ -63,8 +61,8 @@ async def test_a_context_with_an_unreadable_item_fails_and_others_go_on(tmp_path
     async with local_gateway(_AGENT, tmp_path) as gateway, a2a_http(gateway.url) as http:
         caller = A2A(http, "function")
         first = await caller.send("one")
-        statement = "UPDATE history_item SET payload = :words WHERE kind = 'assistant' AND turn = (SELECT id FROM turn "
-        _spoil(tmp_path, f"{statement} WHERE task = :task)", first["id"])
+        statement = "UPDATE history_item SET payload = ? WHERE kind = 'assistant' AND turn = (SELECT id FROM turn "
+        _spoil(tmp_path, f"{statement} WHERE task = ?)", first["id"])
         second = await caller.send("two", first["contextId"])
         elsewhere = await caller.send("three")
 

@@ -123,6 +123,7 @@ async def _ended(caller: A2A, task: str) -> Json:
 _FAULTS = {"sync EIO": ("sync", errno.EIO), "write EIO": ("write", errno.EIO), "write EROFS": ("write", errno.EROFS)}
 
 
+@pytest.mark.sqlite("PostgreSQL's disk is another process's")
 @pytest.mark.fault("D3")
 async def test_nothing_is_acknowledged_that_a_failing_disk_did_not_take(tmp_path: Path, disk: FailingDisk) -> None:
     told = ClientLog()
@@ -167,6 +168,7 @@ class _Impatient(Registry):
         return replace(super().ledger(url), open=partial(open_ledger, busy_timeout_ms=500))
 
 
+@pytest.mark.sqlite("nobody locks all of PostgreSQL")
 @pytest.mark.fault("D1")
 async def test_a_database_that_is_locked_for_longer_than_anybody_waits_refuses_in_plain_words(tmp_path: Path) -> None:
     holding = f"hold {tmp_path}"

@@ -10,11 +10,10 @@ import pytest
 from gateway.app import build
 from gateway.ports.adapter import CallCompleted, TextDelta
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
-from storage.ledger import open_ledger
-from storage.settings import SqliteSettings
 from tests.support.core import running_core
 from tests.support.failpoints import Failpoints
 from tests.support.scripted import ScriptedAdapter
+from tests.support.stores import open_store
 
 G = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
 
@@ -60,7 +59,7 @@ async def test_every_commit_and_every_phase_of_a_call_is_a_point(
         assert {"accept+prepare.before", "accept+prepare.stored", "accept+prepare.shown"} <= set(names)
         heartbeat = core.runner.runtime.heartbeat()
     names.clear()
-    async with open_ledger(SqliteSettings(url=f"sqlite:///{tmp_path}/ledger.db"), False) as ledger:
+    async with open_store(tmp_path / "ledger.db") as ledger:
         await ledger.commit(heartbeat)
         errors: list[Exception | None] = []
         ledger.submit((heartbeat, heartbeat), errors.append)

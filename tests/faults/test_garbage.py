@@ -2,10 +2,8 @@
 which counts objects and not bytes."""
 
 import socket
-import sqlite3
 import types
 from collections.abc import Awaitable, Callable
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_network
@@ -42,6 +40,7 @@ from tests.faults.raw_backends import raw_backend
 from tests.garbage import left_behind
 from tests.running import AT_ONCE, StartLocal
 from tests.support.core import START, Core, running_core
+from tests.support.rows import change
 from tests.support.scripted import BR, ScriptedAdapter
 
 _ROOT = Path(gateway.__file__).parents[1]
@@ -266,8 +265,7 @@ class Ringing(ScriptedAdapter):
 
 
 async def _deletion(core: Core, agent: Agent) -> None:
-    with closing(sqlite3.connect(core.path)) as database, database:
-        database.execute("INSERT INTO delete_job VALUES ('t', ?, 'r-1', ?, 0)", (agent.name, START))
+    change(core.path, "INSERT INTO delete_job VALUES ('t', ?, 'r-1', ?, 0)", agent.name, START)
     await Deletions(core.ledger, lambda: Agents((agent,)), core.time.clock).run_due()
 
 

@@ -4,9 +4,8 @@ turns and ten kills; no id of one service is told to another; all of it goes to 
 import asyncio
 import json
 import random
-import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from tests.emulators.scripts import Conversation, Pause, Say, Step
 from tests.invariants import violations
 from tests.running import Child, StartChild, child_gateways
 from tests.support.polling import until
+from tests.support.rows import query
 
 pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.fault("K3", "K5", "K12")]
 
@@ -168,14 +168,14 @@ async def test_each_agent_of_a_context_has_its_own_thread_whatever_happens_to_th
 
 
 def _check_no_id_is_told_to_another(database: Path, services: Mapping[str, Service]) -> None:
-    with closing(sqlite3.connect(database)) as connection:
-        rows = connection.execute(
-            "SELECT agent, handle FROM thread WHERE handle IS NOT NULL UNION SELECT agent, pending_handle FROM service_call"
-            " JOIN turn ON turn.id = turn JOIN thread ON thread.id = thread WHERE pending_handle IS NOT NULL"
-            " UNION SELECT agent, run FROM service_call JOIN turn ON turn.id = turn JOIN thread ON thread.id = thread"
-            " WHERE run IS NOT NULL"
-        ).fetchall()
-        ours = [name for (name,) in connection.execute("SELECT id FROM task UNION SELECT id FROM context")]
+    rows = query(
+        database,
+        "SELECT agent, handle FROM thread WHERE handle IS NOT NULL UNION SELECT agent, pending_handle FROM service_call"
+        " JOIN turn ON turn.id = turn JOIN thread ON thread.id = thread WHERE pending_handle IS NOT NULL"
+        " UNION SELECT agent, run FROM service_call JOIN turn ON turn.id = turn JOIN thread ON thread.id = thread"
+        " WHERE run IS NOT NULL",
+    )
+    ours = [name for (name,) in query(database, "SELECT id FROM task UNION SELECT id FROM context")]
     assert len({agent for agent, _ in rows}) >= 3
     for name, service in services.items():
         received = service.received()

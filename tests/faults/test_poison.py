@@ -1,21 +1,33 @@
 """Unreadable rows of a turn of a dead process: the next process starts, ends the turns of all other tasks, and keeps looking
 for more."""
 
-import shutil
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
+from contextlib import suppress
 from pathlib import Path
+
+import sqlalchemy
 
 from gateway.ports.adapter import CallCompleted, TextDelta, ToolCallReady
 from gateway.scheduling.leases import LeaseTimes
+from storage.schema import tables
 from tests.gateway.scheduling.test_settle import LATER, failed
-from tests.support.core import answer, running_core, soon
+from tests.support import stores
+from tests.support.core import answer, query, running_core, soon
+from tests.support.rows import change, refusals
 from tests.support.scripted import BR, G, Pause, ScriptedAdapter, says
 
-TABLES = ("thread", "task", "turn", "input", "service_call", "history_item", "tool_call", "event")
-NONSENSE: dict[str, object] = {"TEXT": "\x00 no JSON {", "INTEGER": 2**62, "BLOB": b"\xff"}
-KEYS = frozenset({"id", *TABLES, "context"})
+TABLES = (
+    tables.thread,
+    tables.task,
+    tables.turn,
+    tables.input_,
+    tables.service_call,
+    tables.history_item,
+    tables.tool_call,
+    tables.event,
+)
+NONSENSE: dict[type, object] = {str: "\x00 no JSON {", int: 2**62, bytes: b"\xff"}
+KEYS = frozenset({"id", "context", *(table.name for table in TABLES)})
+"""The columns that say what belongs to what."""
 
 
 async def _left(path: Path) -> str:
@@ -32,34 +44,31 @@ async def _left(path: Path) -> str:
     return fine.id
 
 
-def _spoilt(path: Path) -> Iterator[tuple[str, str, object]]:
-    """Every column of every table but those that say what belongs to what."""
-    with closing(sqlite3.connect(path)) as database:
-        for table in TABLES:
-            for _, column, kind, *_ in database.execute(f"PRAGMA table_info({table})").fetchall():
-                if column not in KEYS:
-                    yield table, column, NONSENSE[kind]
-
-
-def _spoil(path: Path, table: str, column: str, value: object) -> None:
+def _spoil(path: Path, column: sqlalchemy.Column[object]) -> None:
     """In every row but the last, which is that of the other turn. What the table refuses stays as it is."""
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("PRAGMA foreign_keys = OFF")
-        rows = f"WHERE rowid < (SELECT max(rowid) FROM {table})"
-        database.execute(f"UPDATE OR IGNORE {table} SET {column} = ? {rows}", (value,))
+    table, value = column.table, NONSENSE[column.type.python_type]
+    names = [key.name for key in table.primary_key]
+    if isinstance(value, str) and stores.chosen() != stores.SQLITE:
+        value = value.replace("\x00", "\x01")
+    keys = query(path, f"SELECT {', '.join(names)} FROM {table.name} ORDER BY {', '.join(names)}")
+    this = " AND ".join(f"{name} = ?" for name in names)
+    for key in keys[:-1]:
+        with suppress(*refusals()):
+            change(path, f"UPDATE {table.name} SET {column.name} = ? WHERE {this}", value, *key)
 
 
 async def test_nothing_that_was_left_stops_the_next_process(tmp_path: Path) -> None:
     whole = tmp_path / "whole.db"
     fine = await _left(whole)
-    for table, column, value in _spoilt(whole):
-        path = tmp_path / f"{table}-{column}.db"
-        shutil.copy(whole, path)
-        _spoil(path, table, column, value)
+    for column in (column for table in TABLES for column in table.columns if column.name not in KEYS):
+        path = tmp_path / f"{column.table.name}-{column.name}.db"
+        stores.copy(whole, path)
+        _spoil(path, column)
         async with running_core(path, prefix="two", now=LATER, lease=LeaseTimes(0.03)) as core:
             core.agent(ScriptedAdapter(G, [TextDelta("new"), CallCompleted()]))
             again = core.ledger.slow_read("unfinished_turns")
             await soon(again.reached.wait())
             again.go.set()
-            assert failed(await core.get(fine)), (table, column)
+            assert failed(await core.get(fine)), column
             assert answer(await core.send("3", context="new")) == "new"
+        stores.remove(path)

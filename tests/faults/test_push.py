@@ -4,8 +4,7 @@ import asyncio
 import hashlib
 import json
 import random
-import sqlite3
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack
 from functools import partial
 from ipaddress import ip_network
 from itertools import pairwise
@@ -31,6 +30,7 @@ from tests.running import child_gateways
 from tests.support.core import Core, query, running_core
 from tests.support.polling import interval, until
 from tests.support.push_harness import BOX, PushHarness
+from tests.support.rows import change
 from tests.support.scripted import BR, ScriptedAdapter
 
 SEED = 20261121
@@ -99,8 +99,7 @@ async def _talk(core: Core, push: PushHarness, url: str) -> None:
 
 def _send_to(core: Core, url: str) -> None:
     """Loopback is refused where a configuration is made; here it stands for the whole internet."""
-    with closing(sqlite3.connect(core.path)) as database, database:
-        database.execute("UPDATE push_config SET url = ?, host = '127.0.0.1'", (url,))
+    change(core.path, "UPDATE push_config SET url = ?, host = '127.0.0.1'", url)
 
 
 def _left(core: Core) -> bool:

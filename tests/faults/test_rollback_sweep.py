@@ -5,9 +5,8 @@ continues where it has to, and nothing that a tool did is done twice.
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,13 +22,11 @@ from tests.faults.effects import effect_errors
 from tests.faults.unfinished import all_ended
 from tests.invariants import violations
 from tests.support.fork_server import fork_server
+from tests.support.rows import first_text, query
 
 _BOUND_SECONDS = 300
 _FINAL = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED"})
-_TURNS = (
-    "SELECT json_extract(payload, '$.parts[0].text'), status, displaced FROM turn JOIN input ON input.turn = turn.id"
-    " ORDER BY number"
-)
+_TURNS = "SELECT payload, status, displaced FROM turn JOIN input ON input.turn = turn.id ORDER BY number"
 
 
 @dataclass(slots=True)
@@ -98,8 +95,7 @@ async def _check(http: httpx2.AsyncClient, folder: Path, story: Story) -> None:
         assert now["status"]["state"] in _FINAL
         if seen["status"]["state"] in _FINAL:
             assert now == seen
-    with closing(sqlite3.connect(database)) as connection:
-        turns = connection.execute(_TURNS).fetchall()
+    turns = [(first_text(payload), status, displaced) for payload, status, displaced in query(database, _TURNS)]
     ended = {text: (status, displaced) for text, status, displaced in turns}
     if "instead" in ended:
         status, displaced = ended["book"]

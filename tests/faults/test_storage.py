@@ -90,6 +90,7 @@ async def checks(http: httpx2.AsyncClient) -> tuple[int, Any]:
     return answer.status_code, answer.json()["checks"]["database"]
 
 
+@pytest.mark.sqlite("PostgreSQL's disk is another process's")
 @pytest.mark.fault("D2")
 async def test_a_full_disk_loses_nothing_and_is_over_when_there_is_room(tmp_path: Path) -> None:
     async with on_small_disk(tmp_path) as child, a2a_http(child.url) as http:

@@ -5,9 +5,7 @@ been done is reported to the model as unknown, and the backend takes the next re
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from tests.faults.effects import effect_errors, effects
 from tests.faults.unfinished import all_ended
 from tests.invariants import violations
 from tests.support.fork_server import fork_server
+from tests.support.rows import query
 
 _BOUND_SECONDS = 300
 _FINAL = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED"})
@@ -73,8 +72,13 @@ async def live_through(http: httpx2.AsyncClient, story: Story) -> None:
 
 def calls(database: Path) -> dict[str, str]:
     """The status of every tool call, in the order in which they were made."""
-    with closing(sqlite3.connect(database)) as connection:
-        return dict(connection.execute("SELECT id, status FROM tool_call ORDER BY rowid").fetchall())
+    return dict(
+        query(
+            database,
+            "SELECT tool_call.id, tool_call.status FROM tool_call JOIN service_call ON service_call.id = service_call"
+            " JOIN turn ON turn.id = turn ORDER BY number, round, attempt, sequence",
+        )
+    )
 
 
 def _outputs_of(statuses: list[str], owner: str) -> list[str]:

@@ -12,12 +12,11 @@ import pytest
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
 from gateway.ledger.api_keys import ApiKey, IssueKey, RevokeKey, digest_of, new_key, shown
-from storage.ledger import open_ledger
-from storage.settings import SqliteSettings
 from tests.a2a_client import A2A, a2a_http, user_message
 from tests.interaction.harness import Binding, Refusal
 from tests.running import Local, child_gateways, local_gateway
 from tests.support.core import BOUND
+from tests.support.stores import open_store
 
 AGENTS = 'echo: {type: python, ref: "gateway.cli.demo.agent:reply", card: {tenant: acme}}'
 ASKED = "auth: {mode: any_of, api_keys: {enabled: true}}"
@@ -49,13 +48,13 @@ async def issue(
     """In the way of another process."""
     secret = new_key()
     key = ApiKey(digest_of(secret), name or principal, shown(secret), principal, tenant, admin, 1)
-    async with open_ledger(SqliteSettings(url=f"sqlite:///{gateway.database}"), False) as ledger:
+    async with open_store(gateway.database) as ledger:
         await ledger.commit(IssueKey(key))
     return secret
 
 
 async def revoke(gateway: Local | Stored, name: str) -> None:
-    async with open_ledger(SqliteSettings(url=f"sqlite:///{gateway.database}"), False) as ledger:
+    async with open_store(gateway.database) as ledger:
         await ledger.commit(RevokeKey(name, 2))
 
 

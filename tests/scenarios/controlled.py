@@ -12,7 +12,7 @@ from gateway.core.tools.toolset import OfferedTool
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.events import Frame
 from gateway.ledger.points import CommitPoint
-from gateway.ledger.port import Ledger
+from gateway.ledger.port import Changed, Ledger
 from gateway.operations.call import EventStream
 from gateway.ports.adapter import (
     AdapterError,
@@ -229,6 +229,11 @@ class WatchedLedger:
     def _settled(self) -> None:
         self.busy -= 1
         self._moved.set()
+
+    def changes(self, wanted: Callable[[], Awaitable[object]]) -> AsyncGenerator[Changed, None]:
+        if self._dead:
+            raise LedgerUnavailable("the process is dead")
+        return self._ledger.changes(wanted)
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         """Every read."""

@@ -2,14 +2,15 @@
 that fills them."""
 
 import json
-import sqlite3
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from gateway.a2a.model import TERMINAL
+from tests.support.rows import first_text, reading
 
 ENDED = frozenset(str(state) for state in TERMINAL)
 """The states that a task never leaves."""
@@ -125,63 +126,76 @@ class LedgerFile:
     """The database, opened to read only; it sees what is committed and nothing else."""
 
     def __init__(self, path: Path) -> None:
-        self._database = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+        self._open = ExitStack()
+        self._rows = self._open.enter_context(reading(path))
 
     def close(self) -> None:
-        self._database.close()
+        self._open.close()
 
     def read(self) -> Snapshot:
         """One moment of it."""
-        self._database.execute("BEGIN")
-        try:
+        with self._rows.moment():
             return self._read()
-        finally:
-            self._database.execute("COMMIT")
 
     def _read(self) -> Snapshot:
         threads, names = {}, {}
-        for row, name, thread, owner, handle in self._rows(
+        for row, name, thread, owner, handle in self._rows.tuples(
             "SELECT c.id, c.public_id, t.id, t.storage_owner, t.handle FROM context c JOIN thread t ON t.context = c.id"
         ):
             assert row not in names, f"context {name!r} has two threads"
             names[row] = threads[thread] = ContextRows(name, thread, owner, handle)
         tasks: dict[str, TaskRow] = {}
-        for task, context, state, last in self._rows("SELECT id, context, state, last_event FROM task ORDER BY rowid"):
+        for task, context, state, last in self._rows.tuples(
+            "SELECT id, context, state, last_event FROM task ORDER BY created_at, id"
+        ):
             tasks[task] = TaskRow(task, names[context].public_id, state, last)
             names[context].tasks[task] = tasks[task]
-        for task, first, last, payload in self._rows(
+        for task, first, last, payload in self._rows.tuples(
             "SELECT task, first, last, payload FROM event ORDER BY task, last"
         ):
             tasks[task].groups.append((first, last))
             tasks[task].events += payload.encode().split(b"\n")
         turn_of: dict[str, ContextRows] = {}
-        for thread, turn, task, number, status, ended, last, message, text, key, failure, displaced in self._rows(
+        for (
+            thread,
+            turn,
+            task,
+            number,
+            status,
+            ended,
+            last,
+            message,
+            payload,
+            key,
+            failure,
+            displaced,
+        ) in self._rows.tuples(
             "SELECT u.thread, u.id, u.task, u.number, u.status, u.ended_at IS NOT NULL, u.last_event, i.message_id,"
-            " json_extract(i.payload, '$.parts[0].text'), i.key, u.failure_class, u.displaced"
+            " i.payload, i.key, u.failure_class, u.displaced"
             " FROM turn u LEFT JOIN input i ON i.turn = u.id ORDER BY u.thread, u.number"
         ):
             turn_of[turn] = threads[thread]
+            text = first_text(payload)
             row = TurnRow(turn, task, number, status, bool(ended), last, message, text, key, failure)
             threads[thread].turns.append(row)
             threads[thread].left_out |= {turn} if displaced else set()
-        for call in self._rows(
-            "SELECT id, turn, status, handle_in, handle_out, round, attempt FROM service_call ORDER BY rowid"
+        for call in self._rows.tuples(
+            "SELECT service_call.id, turn, service_call.status, handle_in, handle_out, round, attempt FROM service_call"
+            " JOIN turn ON turn.id = turn ORDER BY number, round, attempt"
         ):
             turn_of[call[1]].calls.append(CallRow(*call))
-        for tool in self._rows(
+        for tool in self._rows.tuples(
             "SELECT tool_call.id, turn, service_call, external_id, name, executor, tool_call.status, outcome FROM tool_call"
-            " JOIN service_call ON service_call.id = service_call ORDER BY tool_call.rowid"
+            " JOIN service_call ON service_call.id = service_call JOIN turn ON turn.id = turn"
+            " ORDER BY number, round, attempt, sequence"
         ):
             turn_of[tool[1]].tools.append(ToolRow(*tool))
-        for thread, *item in self._rows(
+        for thread, *item in self._rows.tuples(
             "SELECT thread, position, turn, kind, replayable, payload, sent_in, refused_in, service_call"
             " FROM history_item ORDER BY position"
         ):
             threads[thread].items.append(ItemRow(*item))
         return {rows.public_id: rows for rows in names.values()}
-
-    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        return self._database.execute(sql).fetchall()
 
 
 # --- what is always so ------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from gateway.scheduling.leases import LeaseTimes
 from tests.scenarios.controlled import Answer, ControlledBackend, Operation, Process, Run, Watching, quiet
 from tests.scenarios.ledger_checks import LedgerFile, check, check_growth
 from tests.scenarios.world import WAITING, Said, World
+from tests.support import stores
 from tests.support.core import START, Core
 
 T = TypeVar("T")
@@ -53,6 +54,7 @@ class Walk(RuleBasedStateMachine):
             self.run(self.kill(process))
         self.file.close()
         self.runner.close()
+        stores.remove(self.path)
         self.folder.cleanup()
 
     async def start(self) -> Process:

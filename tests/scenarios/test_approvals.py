@@ -68,6 +68,7 @@ from tests.support.core import (
     soon,
     states,
 )
+from tests.support.hints import Hints
 from tests.support.resuming_adapter import ResumingAdapter
 from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
 from tests.support.scripted_tools import Answer, ScriptedTools
@@ -149,7 +150,7 @@ async def start(core: Core, text: str = "1", *, streaming: bool = False, **more:
 
 
 def outcomes(core: Core) -> list[tuple[str, str]]:
-    rows = query(core.path, "SELECT name, status FROM tool_call ORDER BY rowid")
+    rows = query(core.path, "SELECT name, status FROM tool_call ORDER BY id")
     return [(name, status) for name, status in rows]
 
 
@@ -585,6 +586,35 @@ async def test_118b_a_message_that_another_process_accepted_waits_for_the_answer
         settled(second)
 
 
+async def test_118b_a_message_that_another_process_accepted_goes_on_when_that_process_hears_of_the_answer(
+    tmp_path: Path,
+) -> None:
+    path, pause, hints = tmp_path / "gateway.db", Pause(), Hints()
+    async with (
+        running_core(path, prefix="a", lease=LeaseTimes(1000)) as first,
+        running_core(path, prefix="b", lease=LeaseTimes(1000), before=hints) as second,
+    ):
+        setup(first, G, [pause, *asks("r1", PAY)], says("done", "r2"))
+        setup(second, G, says("second", "r3"))
+        task = await start(first, at_once=True)
+        await soon(pause.reached.wait())
+        looked = second.ledger.slow_read("waiting_task")
+        behind = await start(second, "2", at_once=True)
+        await soon(looked.reached.wait())
+        looked.go.set()
+        pause.go.set()
+        waiting = await asked_for(first, task.id)
+        parked = second.ledger.slow_read("waiting_task")
+        hints.say(task.id)
+        await soon(parked.reached.wait())
+        parked.go.set()
+        await reply(first, task.id, no(one(waiting)))
+        hints.say(task.id)
+        await soon(second.runner.idle())
+        assert answer(await second.get(behind.id)) == "second"
+        settled(second)
+
+
 async def asked_for(core: Core, task: str) -> Task:
     stream = await core.subscribe(task)
     async for batch in stream:
@@ -954,7 +984,7 @@ async def test_81_a_tool_that_is_only_declared_is_asked_of_the_client_and_its_si
     assert (done.status.state, tools.ran) == (TaskState.COMPLETED, ["look"])
     assert adapter.sent[1] == ("r1", ["O c1 seen", "O c2 a cat"])
     assert [tool.name for tool in adapter.requests[0].tools] == ["look", "pay", "pay_more", "camera"]
-    assert query(core.path, "SELECT executor, status FROM tool_call ORDER BY rowid") == [
+    assert query(core.path, "SELECT executor, status FROM tool_call ORDER BY id") == [
         ("gateway", "completed"),
         ("client", "completed"),
     ]

@@ -168,7 +168,7 @@ async def test_109d_a_turn_goes_on_in_another_process_when_its_own_died(tmp_path
         await core.send("2", context="x")
     assert adapter.resumed == ["r1"] * len(again)
     assert adapter.sent == [("r1", ["U 2"])]
-    assert query(path, "SELECT status, handle_out FROM service_call ORDER BY rowid") == [
+    assert query(path, "SELECT status, handle_out FROM service_call ORDER BY id") == [
         ("completed", "r1"),
         ("completed", "r2"),
     ]
@@ -247,7 +247,7 @@ async def test_109d_a_round_behind_tools_of_the_gateway_goes_on_behind_what_was_
         await soon(two.runner.idle())
         after = await two.get(task.id)
     assert (after.status.state.name, answer(after)) == ("COMPLETED", "let me see it is 3")
-    assert query(path, "SELECT round, handle_in, handle_out FROM service_call ORDER BY rowid") == [
+    assert query(path, "SELECT round, handle_in, handle_out FROM service_call ORDER BY id") == [
         (0, None, "r1"),
         (1, "r1", "r2"),
     ]

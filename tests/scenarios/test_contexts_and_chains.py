@@ -311,7 +311,7 @@ async def test_35_a_handle_does_not_move_on_weak_evidence_and_the_id_stays_pendi
     for text in "123":
         await core.send(text, context="c")
     assert [handle for handle, _ in adapter.sent] == [None, "r1", "r1"]
-    calls = query(core.path, "SELECT status, handle_in, pending_handle, handle_out FROM service_call ORDER BY rowid")
+    calls = query(core.path, "SELECT status, handle_in, pending_handle, handle_out FROM service_call ORDER BY id")
     assert calls[1] == ("failed", "r1", "r2", None)
 
 
@@ -339,5 +339,5 @@ async def test_44_no_handle_is_ever_forgotten(core: Core) -> None:
     )
     for text in "1234":
         await core.send(text, context="c")
-    calls = query(core.path, "SELECT handle_in, pending_handle, handle_out FROM service_call ORDER BY rowid")
+    calls = query(core.path, "SELECT handle_in, pending_handle, handle_out FROM service_call ORDER BY id")
     assert calls == [(None, None, "r1"), ("r1", "r2", None), ("r1", None, "r3"), ("r3", None, "r4")]

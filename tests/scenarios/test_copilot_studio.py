@@ -2,9 +2,8 @@
 either."""
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from tests.emulators.direct_line_bots import scripted
 from tests.emulators.scripts import Conversation, Fail, Item, Pause, Say, ServerTool, Status, Step
 from tests.running import AT_ONCE, StartLocal, child_gateways, local_gateway
 from tests.support.polling import until
+from tests.support.rows import everything
 
 CANCELED = "TASK_STATE_CANCELED"
 TURNS = pytest.mark.parametrize("turn", [1, 2])
@@ -324,16 +324,11 @@ async def _ended(talk: A2A, task: str) -> bool:
     return (await talk.get(task))["status"]["state"] not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED")
 
 
-def _dump(database: Path) -> str:
-    with closing(sqlite3.connect(database)) as connection:
-        return "\n".join(connection.iterdump())
-
-
 async def test_no_secret_is_stored(bot: Bot, start_local: StartLocal) -> None:
     gateway = await start_local(bot.agent())
     async with talking(gateway.url) as talk:
         await talk.send("one")
-    dump = _dump(gateway.database)
+    dump = everything(gateway.database)
     assert bot.line.only.id in dump
     assert bot.line.secret not in dump
     assert "eyJ" not in dump
@@ -350,7 +345,7 @@ async def test_the_token_of_a_conversation_is_sealed_and_not_exported(
         exported = (await talk.http.get(f"/admin/api/v1/contexts/{context}")).text
     assert bot.line.only.id in exported
     assert "eyJ" not in exported
-    assert "eyJ" not in _dump(gateway.database)
+    assert "eyJ" not in everything(gateway.database)
     (tmp_path / "other").mkdir()
     async with local_gateway(agent, tmp_path / "other") as other, talking(other.url) as talk:
         taken = await talk.http.post("/admin/api/v1/contexts:import", content=exported)

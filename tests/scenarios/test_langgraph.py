@@ -63,8 +63,7 @@ class Talk:
 
     async def decide(self, task: Task, *decisions: bool, words: str = "") -> Task:
         calls = [
-            row[0]
-            for row in query(self.core.path, "SELECT id FROM tool_call WHERE server = 'mcp:graph' ORDER BY rowid")
+            row[0] for row in query(self.core.path, "SELECT id FROM tool_call WHERE server = 'mcp:graph' ORDER BY id")
         ]
         data = {
             "approvals": [{"id": c, "approved": d} for c, d in zip(calls[-len(decisions) :], decisions, strict=True)]

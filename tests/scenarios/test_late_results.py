@@ -22,7 +22,7 @@ from tests.support.scripted_tools import ScriptedTools
 SEARCH, ADD, PAY = call("s1", "search", handled=True), call("c1", "add"), call("c2", "pay")
 FOUND = ToolResultReady("s1", "found")
 DONE: Script = [FOUND, *says("done", "r2")]
-OUTCOMES = "SELECT name, executor, status, outcome FROM tool_call ORDER BY rowid"
+OUTCOMES = "SELECT name, executor, status, outcome FROM tool_call ORDER BY id"
 KNOWN: Any = [("search", "backend", "completed", '"found"'), ("add", "gateway", "completed", '"3"')]
 UNKNOWN: Any = [("search", "backend", "external", "null"), ("add", "gateway", "completed", '"3"')]
 

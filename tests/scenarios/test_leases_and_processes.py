@@ -1,9 +1,10 @@
 """Two processes on one database. Source: docs/state-model.md, scenarios of group L."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from gateway.core.history import INTERRUPTED
 from gateway.ledger.calls import RESTARTED, Prepare
 from gateway.ledger.errors import Conflict
 from gateway.ledger.events import Frame
+from gateway.ledger.port import Changed
 from gateway.operations.contexts import Contexts
 from gateway.ports.adapter import CallCompleted, DirectReply, Ending, ServiceRequest, TextDelta
 from gateway.ports.conversation import Ownership
@@ -21,6 +23,7 @@ from tests.support.core import (
     BOUND,
     START,
     Core,
+    FragileLedger,
     answer,
     error_class,
     events,
@@ -565,19 +568,51 @@ async def _repeated(core: Core) -> list[Frame]:
     return await frames(await core.stream("1", core.call(key="k")))
 
 
-async def test_106_nobody_asks_the_database_for_others_while_nobody_watches(both: tuple[Core, Core]) -> None:
-    one, other = both
-    pause = Pause()
-    one.agent(ScriptedAdapter(G, [pause, *says("a")], otherwise=echo))
-    other.agent(ScriptedAdapter(G))
-    asked = [core.ledger.slow_read("version") for core in both]
-    stream = await one.stream("1", context="c")
-    watching = await one.subscribe("one-0001")
-    pause.go.set()
-    await frames(stream)
-    await frames(watching)
-    await some_upkeeps(one)
-    assert not any(pause.reached.is_set() for pause in asked)
+class _Counting:
+    """A ledger that counts how often its database is asked for changes."""
+
+    def __init__(self, ledger: FragileLedger) -> None:
+        self.looks = 0
+        ledger.wrap(self._around)
+
+    def _around(self, inside: Any) -> "_Counting":
+        self._inside = inside
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inside, name)
+
+    def changes(self, wanted: Callable[[], Awaitable[object]]) -> AsyncGenerator[Changed, None]:
+        async def counted() -> None:
+            await wanted()
+            self.looks += 1
+
+        changes: AsyncGenerator[Changed, None] = self._inside.changes(counted)
+        return changes
+
+
+async def test_106_nobody_asks_the_database_for_others_while_nobody_watches(tmp_path: Path) -> None:
+    path, asked, pause = tmp_path / "ledger.db", list[_Counting](), Pause()
+
+    def counted(ledger: FragileLedger) -> None:
+        asked.append(_Counting(ledger))
+
+    async with (
+        running_core(path, prefix="one", lease=LeaseTimes(5.0, 500), before=counted) as one,
+        running_core(path, prefix="two", lease=LeaseTimes(5.0, 500), before=counted) as other,
+    ):
+        one.agent(ScriptedAdapter(G, [pause, *says("a")], otherwise=echo))
+        other.agent(ScriptedAdapter(G))
+        stream = await one.stream("1", context="c")
+        watching = await one.subscribe("one-0001")
+        await some_upkeeps(one)
+        assert [each.looks for each in asked] == [0, 0]
+        elsewhere = await other.subscribe("one-0001")
+        await until(lambda: asked[1].looks)
+        pause.go.set()
+        for each in (stream, watching, elsewhere):
+            await frames(each)
+        assert asked[0].looks == 0
 
 
 # --- 140: delete ------------------------------------------------------------------------------------------------------

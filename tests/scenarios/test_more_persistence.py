@@ -1,8 +1,6 @@
 """What a crash leaves, what waits to be sent, and unreadable rows. Source: docs/state-model.md, more scenarios of groups D, F
 and K."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from gateway.ports.adapter import CallCompleted, CallStarted, ServiceRequest, To
 from gateway.ports.conversation import Ownership
 from gateway.scheduling.leases import LeaseTimes
 from tests.support.core import START, Core, answer, frames, query, running_core, soon
+from tests.support.rows import change
 from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
@@ -58,7 +57,7 @@ async def test_51_what_the_backend_completed_and_nobody_recorded_is_unknown_and_
         two.agent(adapter)
         assert failure(await two.get(lost.id)) == "gateway-restarted"
         pending = "r2" if ownership is BR else None
-        sql = "SELECT status, pending_handle, handle_out FROM service_call ORDER BY rowid DESC LIMIT 1"
+        sql = "SELECT status, pending_handle, handle_out FROM service_call ORDER BY id DESC LIMIT 1"
         assert query(path, sql) == [("unknown", pending, None)]
         assert query(path, "SELECT handle FROM thread") == [("r1" if ownership is BR else None,)]
         await two.send("3", context="c")
@@ -124,8 +123,7 @@ async def test_130_a_row_that_cannot_be_read_closes_its_own_thread_and_no_other(
     adapter = ScriptedAdapter(G, otherwise=echo)
     core.agent(adapter, **window)
     await core.send("1", context="spoilt")
-    with closing(sqlite3.connect(core.path, isolation_level=None)) as database:
-        database.execute("UPDATE history_item SET payload = '{' WHERE payload IS NOT NULL")
+    change(core.path, "UPDATE history_item SET payload = '{' WHERE payload IS NOT NULL")
     await core.send("1", context="fine")
     for _ in range(2):
         assert failure(await core.send("2", context="spoilt")) == "internal"

@@ -28,7 +28,7 @@ from tests.support.scripted import G, Script, ScriptedAdapter, says
 
 BEGUN: Script = [CallStarted(), TextDelta("one "), AnswerPaused("p1")]
 REST: Script = [CallStarted(), TextDelta("two"), CallCompleted(usage={"input_tokens": 5, "output_tokens": 2})]
-CALLS = "SELECT round, attempt, status, error_class FROM service_call ORDER BY rowid"
+CALLS = "SELECT round, attempt, status, error_class FROM service_call ORDER BY id"
 
 
 def broken(kind: ErrorClass) -> AdapterError:

@@ -1,8 +1,6 @@
 """Scenarios D to H of the state model, by their numbers: what is stored when, tool calls of backends, streams, repeats."""
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +46,7 @@ from tests.support.core import (
     states,
     streamed,
 )
+from tests.support.rows import everything
 from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
@@ -348,8 +347,7 @@ async def test_104_an_error_is_told_from_a_fixed_table(core: Core, fault: BaseEx
     read = await frames(await core.stream("hi", context="c"))
     assert b"hunter2" not in b"".join(payload for _, payload in read)
     assert reason(await core.get("id-0001")).endswith("(correlation id c0ffee)")
-    with closing(sqlite3.connect(core.path)) as database:
-        assert not any("hunter2" in line for line in database.iterdump())
+    assert "hunter2" not in everything(core.path)
 
 
 @BOTH

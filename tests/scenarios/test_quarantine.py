@@ -2,9 +2,8 @@
 fails closed as with 130, everything else goes on, and there is a way out."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, closing
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from tests.scenarios.test_tool_loop import adapter_of, asks, call
 from tests.support.core import Core, FragileLedger, answer, error_class, logged, query, running_core, soon
 from tests.support.deletions import contexts
 from tests.support.resuming_adapter import ResumingAdapter
+from tests.support.rows import change
 from tests.support.scripted import BR, G, Pause, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
 
@@ -94,8 +94,7 @@ def tries(path: Path, task: str) -> int | None:
 
 def count(path: Path, task: str, number: int) -> None:
     """So many processes have died of it."""
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("UPDATE turn SET tries = ? WHERE task = ?", (number, task))
+    change(path, "UPDATE turn SET tries = ? WHERE task = ?", number, task)
 
 
 async def rounds(core: Core, number: int = 3) -> None:
@@ -321,8 +320,7 @@ async def test_130_a_task_that_was_put_aside_can_be_read_without_its_log(tmp_pat
     path = tmp_path / "ledger.db"
     [bad], poison = await put_aside(path)
     count(path, bad, TRIES)
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("UPDATE event SET payload = 'no JSON' WHERE task = ?", (bad,))
+    change(path, "UPDATE event SET payload = 'no JSON' WHERE task = ?", bad)
     async with survivor(path, poison) as core:
         task = await core.get(bad)
         assert (task.status.state, task.metadata, task.artifacts) == (TaskState.WORKING, {"quarantined": True}, None)
@@ -337,8 +335,7 @@ async def test_130_a_task_that_was_put_aside_and_whose_message_cannot_be_read_st
     path = tmp_path / "ledger.db"
     [bad], poison = await put_aside(path)
     count(path, bad, TRIES)
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("UPDATE input SET payload = 'no JSON'")
+    change(path, "UPDATE input SET payload = 'no JSON'")
     async with survivor(path, poison) as core:
         task = await core.get(bad)
         assert (task.status.state, task.metadata, task.history) == (TaskState.WORKING, {"quarantined": True}, None)

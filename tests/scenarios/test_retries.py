@@ -17,7 +17,7 @@ from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, sa
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 REPEATABLE = Ownership(BR.owner, BR.handle, repeatable=True)
 SIDE_EFFECTS = Ownership(G.owner, G.handle, repeatable=False)
-CALLS = "SELECT round, attempt, status, error_class, handle_in FROM service_call ORDER BY rowid"
+CALLS = "SELECT round, attempt, status, error_class, handle_in FROM service_call ORDER BY id"
 
 
 def fails(kind: ErrorClass, retry_after: float | None = None) -> Script:

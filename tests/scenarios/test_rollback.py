@@ -36,6 +36,7 @@ from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.support.core import START, Core, answer, frames, logged, query, running_core, said, soon, streamed, until
 from tests.support.resuming_adapter import ResumingAdapter
+from tests.support.rows import first_text
 from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
 from tests.support.unknown_calls import FetchingAdapter
@@ -257,7 +258,7 @@ async def test_133_rollback_closes_a_tool_that_runs_once_and_runs_nothing_again(
     await soon(core.send("2", context="c"))
     assert adapter.sent[2] == (None, ["U 2"])
     assert box.ran == ["one", "two"]
-    assert query(core.path, "SELECT name, status FROM tool_call ORDER BY rowid") == [
+    assert query(core.path, "SELECT name, status FROM tool_call ORDER BY id") == [
         ("one", "completed"),
         ("two", "interrupted"),
         ("three", "cancelled"),
@@ -741,8 +742,8 @@ async def test_133_rollback_of_many_that_come_at_once_to_two_processes(tmp_path:
         assert turns[-1] == ("completed", 0)
         assert violations(cores[0].path) == []
         await cores[0].send("last", context="c")
-        counting = "SELECT json_extract(payload, '$.parts[0].text') FROM turn JOIN input ON turn = turn.id"
-        texts = [text for (text,) in query(cores[0].path, f"{counting} WHERE displaced = 0 ORDER BY number")]
+        counting = "SELECT payload FROM turn JOIN input ON turn = turn.id WHERE displaced = 0 ORDER BY number"
+        texts = [first_text(payload) for (payload,) in query(cores[0].path, counting)]
         if ownership is G:
             told = [line for text in texts[:-1] for line in (f"U {text}", f"A re {text}")]
             assert adapters[0].sent[-1] == (None, [*told, "U last"])

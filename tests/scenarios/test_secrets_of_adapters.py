@@ -1,8 +1,6 @@
 """What an adapter keeps as its secret: the next call has it, the database has it sealed, and nobody else."""
 
 import os
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, Erro
 from gateway.ports.capabilities import Fate, Fetched, Tail
 from tests.support.core import START, Core, query, running_core, soon
 from tests.support.resuming_adapter import ResumingAdapter
+from tests.support.rows import change
 from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
 from tests.support.unknown_calls import FetchingAdapter, TailAdapter
 
@@ -79,8 +78,7 @@ async def test_a_secret_of_another_key_is_none_and_the_conversation_goes_on(
     async with running_core(path, prefix="one") as one:
         one.agent(ScriptedAdapter(BR, gives(TOKEN, state={"n": 1})))
         await one.send("1", context="c")
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("UPDATE secret SET value = ? WHERE name = 'adapters'", (os.urandom(32),))
+    change(path, "UPDATE secret SET value = ? WHERE name = 'adapters'", os.urandom(32))
     async with running_core(path, prefix="two") as two:
         adapter = ScriptedAdapter(BR, gives({"token": "new"}, handle="r2"), gives(None, handle="r3"))
         two.agent(adapter)
@@ -98,8 +96,7 @@ async def test_a_secret_that_was_moved_to_another_conversation_is_none(core: Cor
     core.agent(adapter)
     await core.send("1", context="c")
     await core.send("1", context="other")
-    with closing(sqlite3.connect(core.path)) as database, database:
-        database.execute("UPDATE thread SET adapter_secret = (SELECT adapter_secret FROM thread WHERE handle = 'r1')")
+    change(core.path, "UPDATE thread SET adapter_secret = (SELECT adapter_secret FROM thread WHERE handle = 'r1')")
     await core.send("2", context="other")
     assert secrets(adapter) == [None, None, None]
 

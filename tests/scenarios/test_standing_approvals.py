@@ -59,9 +59,7 @@ async def test_121_a_yes_for_always_is_asked_for_no_more_also_with_other_argumen
         later = paying(two, asks("r", PAY), says("again"))
         assert (await ask(two)).status.state is TaskState.COMPLETED
     assert later.ran == ["pay"]
-    rows = query(
-        core.path, "SELECT approval_required, approval_decision, standing IS NULL FROM tool_call ORDER BY rowid"
-    )
+    rows = query(core.path, "SELECT approval_required, approval_decision, standing IS NULL FROM tool_call ORDER BY id")
     assert rows == [(1, "approved", 0), (0, None, 1), (0, None, 1)]
     assert violations(core.path) == []
 

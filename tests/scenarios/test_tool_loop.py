@@ -40,7 +40,7 @@ from tests.support.scripted_tools import Answer, ScriptedTools
 ALL = pytest.mark.parametrize("ownership", [G, BR, BS], ids=["G", "BR", "BS"])
 BOTH_WAYS = pytest.mark.parametrize("streaming", [False, True], ids=["send", "stream"])
 
-CALLS = "SELECT name, executor, status, outcome FROM tool_call ORDER BY rowid"
+CALLS = "SELECT name, executor, status, outcome FROM tool_call ORDER BY id"
 OPEN = "SELECT count(*) FROM tool_call WHERE outcome IS NULL"
 NOT_RUN = tool_call.NOT_RUN
 UNKNOWN = tool_call.OUTCOME_UNKNOWN
@@ -456,7 +456,7 @@ async def test_67_in_layered_loops_each_call_runs_once_in_total(core: Core, owne
     core.agent(adapter_of(ownership, *scripts), toolset=box)
     await core.send("1", context="c")
     assert box.ran == ["two"]
-    assert query(core.path, "SELECT external_id, executor FROM tool_call ORDER BY rowid") == [
+    assert query(core.path, "SELECT external_id, executor FROM tool_call ORDER BY id") == [
         ("c1", "backend"),
         ("c2", "gateway"),
         ("c3", "backend"),
@@ -961,7 +961,7 @@ async def test_101_a_turn_with_tools_leaves_the_same_ledger_both_ways(tmp_path: 
                     "SELECT kind, payload, replayable FROM history_item ORDER BY position",
                     CALLS,
                     "SELECT handle, clean_handle FROM thread",
-                    "SELECT round, attempt, status, handle_in, handle_out FROM service_call ORDER BY rowid",
+                    "SELECT round, attempt, status, handle_in, handle_out FROM service_call ORDER BY id",
                 )
             ]
             seen.append((stored, told(task), answer(task)))

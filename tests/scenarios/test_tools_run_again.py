@@ -2,9 +2,8 @@
 continues as if nothing had happened; any other call does not. Source: docs/state-model.md, scenario 50."""
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from tests.scenarios.test_background import told_of_calls
 from tests.scenarios.test_tool_loop import ALL, UNKNOWN, adapter_of, asks, call
 from tests.support.core import START, Core, answer, error_class, query, running_core, soon
 from tests.support.polling import interval
+from tests.support.rows import change
 from tests.support.scripted import G, Pause, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
 
@@ -62,7 +62,7 @@ async def dies_while_running(path: Path, adapter: ScriptedAdapter, box: Scripted
 async def settled_but_one(core: Core) -> None:
     """One call runs, and none has still to begin."""
     begins = "status = 'announced' AND executor = 'gateway'"
-    count = f"SELECT sum(status = 'running'), sum({begins}) FROM tool_call"
+    count = f"SELECT count(*) FILTER (WHERE status = 'running'), count(*) FILTER (WHERE {begins}) FROM tool_call"
     while query(core.path, count) != [(1, 0)]:
         await interval()
 
@@ -273,8 +273,7 @@ async def test_50_a_turn_that_could_not_be_ended_otherwise_shows_each_call_once(
     path = tmp_path / "ledger.db"
     adapter = adapter_of(G, asks("r1", *BESIDE))
     task = await dies_while_running(path, adapter, Box({"one": Pause()}, ()), client_tools=(CAMERA,))
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("UPDATE turn SET tries = ?", (TRIES - 1,))
+    change(path, "UPDATE turn SET tries = ?", TRIES - 1)
     async with successor(path, adapter_of(G), None, client_tools=(CAMERA,)) as core:
         await until_due(core, task)
     assert told_of_calls(path, task) == ["requested 0", "requested 1", "cancelled 1", "interrupted 0"]

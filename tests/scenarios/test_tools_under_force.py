@@ -33,7 +33,7 @@ from tests.support.scripted_tools import ScriptedTools
 
 ALL = pytest.mark.parametrize("ownership", [G, BR, BS], ids=["G", "BR", "BS"])
 QUICK = LeaseTimes(0.15)
-STATUSES = "SELECT name, status FROM tool_call ORDER BY rowid"
+STATUSES = "SELECT name, status FROM tool_call ORDER BY id"
 UNKNOWN, NOT_RUN = tool_call.OUTCOME_UNKNOWN, tool_call.NOT_RUN
 
 
@@ -465,7 +465,7 @@ async def test_109b_a_call_behind_tools_that_is_made_again_carries_the_same_outp
     assert adapter.sent[2][1][-1] == "O c1 1"
     assert box.ran == ["one"]
     await core.send("2", context="c")
-    assert query(core.path, "SELECT round, attempt, status FROM service_call ORDER BY rowid")[:3] == [
+    assert query(core.path, "SELECT round, attempt, status FROM service_call ORDER BY id")[:3] == [
         (0, 0, "completed"),
         (1, 0, "failed"),
         (1, 1, "completed"),

@@ -120,7 +120,7 @@ async def test_51_a_call_that_the_backend_completed_and_nobody_recorded_leaves_t
         adapter = ScriptedAdapter(BR, says("A3", "r3"))
         two.agent(adapter)
         assert failed(await two.get(task.id)) == "gateway-restarted"
-        assert query(path, "SELECT status, pending_handle, handle_out FROM service_call ORDER BY rowid")[1] == (
+        assert query(path, "SELECT status, pending_handle, handle_out FROM service_call ORDER BY id")[1] == (
             "unknown",
             "r2",
             None,
@@ -248,7 +248,7 @@ async def test_59_with_per_turn_a_turn_that_moved_the_chain_and_failed_goes_back
     assert failed(await core.send("2", context="c")) == UNKNOWN_TOOL
     assert query(core.path, "SELECT handle, clean_handle FROM thread") == [("r1", "r1")]
     assert query(core.path, JOBS) == [("echo", "r2")]
-    assert query(core.path, "SELECT handle_in, handle_out FROM service_call ORDER BY rowid") == [
+    assert query(core.path, "SELECT handle_in, handle_out FROM service_call ORDER BY id") == [
         (None, "r1"),
         ("r1", "r2"),
     ]

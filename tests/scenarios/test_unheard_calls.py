@@ -192,7 +192,7 @@ async def test_51_what_is_adopted_becomes_history_of_the_turn_that_failed(core: 
     assert again == tasks[1]
     assert again.status.state.name == "FAILED"
     assert await said_in(core) == ["U 1", "A A1", "U 2", "A A2", "U 3", "A A3"]
-    assert query(core.path, "SELECT status, handle_in, handle_out FROM service_call ORDER BY rowid") == [
+    assert query(core.path, "SELECT status, handle_in, handle_out FROM service_call ORDER BY id") == [
         ("completed", None, "r1"),
         ("completed", "r1", "r2"),
         ("completed", "r2", "r3"),

@@ -231,7 +231,7 @@ async def test_99_by_tokens_the_backends_own_figures_decide(core: Core) -> None:
         await core.send(str(number) * 384, context="c")
     # 420 tokens of 3 bytes as long as nothing is known, of 8 (1200 / 104 is more than text can have), of 2800 / 700.
     assert [len(request.items) for request in adapter.requests] == [1, 3, 3, 7, 3, 3]
-    assert query(core.path, "SELECT weight FROM service_call ORDER BY rowid") == [
+    assert query(core.path, "SELECT weight FROM service_call ORDER BY id") == [
         (400 * len(request.items),) for request in adapter.requests
     ]
 
@@ -239,7 +239,7 @@ async def test_99_by_tokens_the_backends_own_figures_decide(core: Core) -> None:
 async def test_99_a_backend_that_reads_more_than_it_was_sent_measures_nothing(core: Core) -> None:
     script = [*called("c1", "ok"), TextDelta("a"), CallCompleted(usage={"input_tokens": 90_000})]
     await talk(core, ScriptedAdapter(G, script, otherwise=echo), 2, history_tokens=100)
-    assert query(core.path, "SELECT weight IS NULL FROM service_call ORDER BY rowid") == [(1,), (0,)]
+    assert query(core.path, "SELECT weight IS NULL FROM service_call ORDER BY id") == [(1,), (0,)]
 
 
 async def test_99_without_a_window_nothing_is_measured_and_all_is_sent(core: Core) -> None:

@@ -52,6 +52,10 @@ class Databases:
             _create(connection, self.prefix + name, template)
         return self.url_of(name)
 
+    def copy(self, source: str, target: str) -> None:
+        with self._connection() as connection:
+            _create(connection, self.prefix + target, self.prefix + source)
+
     def drop(self, name: str) -> None:
         """Whoever is connected to it is cut off."""
         with self._connection() as connection:

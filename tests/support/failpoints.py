@@ -16,7 +16,7 @@ from gateway.app import build
 from gateway.core.agents import Agent
 from gateway.ledger.points import CommitPoint
 from gateway.ports.adapter import Adapter, AdapterEvent, CallCompleted, ServiceRequest
-from storage.ledger import SqliteLedger
+from storage.stored_ledger import StoredLedger
 
 Assign = Callable[[Any, str, object], None]
 
@@ -51,16 +51,16 @@ class Failpoints:
         self._assign(build, "build_agent", built)
 
     def _guard_commits(self) -> None:
-        commit, submit, reach = SqliteLedger.commit, SqliteLedger.submit, self.reach
+        commit, submit, reach = StoredLedger.commit, StoredLedger.submit, self.reach
 
-        async def guarded_commit(ledger: SqliteLedger, *points: CommitPoint) -> None:
+        async def guarded_commit(ledger: StoredLedger, *points: CommitPoint) -> None:
             name = _name(points)
             reach(f"{name}.before")
             await commit(ledger, *points)
             reach(f"{name}.stored")
 
         def guarded_submit(
-            ledger: SqliteLedger, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]
+            ledger: StoredLedger, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]
         ) -> None:
             name = _name(points)
             reach(f"{name}.before")
@@ -74,8 +74,8 @@ class Failpoints:
 
             submit(ledger, points, stored)
 
-        self._assign(SqliteLedger, "commit", guarded_commit)
-        self._assign(SqliteLedger, "submit", guarded_submit)
+        self._assign(StoredLedger, "commit", guarded_commit)
+        self._assign(StoredLedger, "submit", guarded_submit)
 
     def guard_calls(self, kind: type[Adapter]) -> None:
         """Adds the points to the calls of these adapters."""

@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ def programs() -> Path | None:
     return max(versions, key=lambda path: int(path.parent.name), default=None)
 
 
-def _as_user() -> dict[str, Any]:
+def as_user() -> dict[str, Any]:
     """PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return {}
@@ -80,7 +81,7 @@ class Server:
         found = programs()
         assert found is not None
         command = [str(found / program), *map(str, arguments)]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, **_as_user())
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, **as_user())
         if done.returncode != 0:
             raise RuntimeError(f"{program}: {done.stdout}{done.stderr}{self._tail()}")
 
@@ -110,9 +111,9 @@ def make_server(folder: Path, settings: dict[str, str]) -> Server:
     """In a new folder; it does not run yet."""
     folder.mkdir(mode=0o700)
     if os.geteuid() == 0:
-        user = _as_user()
+        user = as_user()
         shutil.chown(folder, user["user"], user["group"])
-    server = Server(folder, _free_port(), secrets.token_hex(16))
+    server = Server(folder, free_port(), secrets.token_hex(16))
     password = folder / "password"
     password.write_text(server.password)
     server.run(
@@ -145,7 +146,17 @@ def postgres_server(settings: dict[str, str] | None = None) -> Iterator[Server]:
                 server.stop()
 
 
-def _free_port() -> int:
+def until_listening(port: int, seconds: float = 10) -> None:
+    """Raises: TimeoutError."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.02)
+    raise TimeoutError(f"nothing listens on port {port}")
+
+
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

@@ -3,6 +3,7 @@ of the run. The option `--ledger` chooses for the whole run; SQLite is the defau
 
 import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -53,6 +54,17 @@ async def open_store(path: Path) -> AsyncIterator[Ledger]:
     factory = Registry().ledger(url)
     async with factory.open(factory.settings(url=url), True) as ledger:
         yield ledger
+
+
+def copy(source: Path, target: Path) -> None:
+    """A database that nobody uses, as another one."""
+    if _chosen == SQLITE:
+        shutil.copy(source, target)
+        return
+    from tests.support.databases import databases, name_of
+
+    databases().copy(name_of(source.absolute()), name_of(target.absolute()))
+    _made.add(target.absolute())
 
 
 def remove(folder: Path) -> None:

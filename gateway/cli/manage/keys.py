@@ -28,7 +28,7 @@ from gateway.cli.serve.sources import load_file
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
 from gateway.config.settings import duration
-from gateway.foundation.clock import Clock, timestamp
+from gateway.foundation.clock import timestamp
 from gateway.ledger.api_keys import ApiKey, IssueKey, RevokeKey, digest_of, new_key, shown
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.port import Ledger
@@ -52,25 +52,31 @@ _VALID = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,256}")
 
 def create(options: NewKeyOptions) -> None:
     """Raises: Stop."""
-    now = Clock().now()
     secret = new_key()
     principal = options.name if options.principal is None else options.principal
     for what, value in (("the name", options.name), ("--principal", principal), ("--tenant", options.tenant or "none")):
         if not _VALID.fullmatch(value):
             raise Stop(ExitCode.USAGE, f"{what} must be 1 to 256 characters without control characters")
-    key = ApiKey(
-        digest=digest_of(secret),
-        name=options.name,
-        prefix=shown(secret),
-        principal=principal,
-        tenant=options.tenant,
-        admin=options.admin,
-        created_at=now,
-        expires_at=None if options.expires is None else now + _milliseconds(options.expires),
-    )
+    lasts = None if options.expires is None else _milliseconds(options.expires)
     config = load_file(options.file)
+
+    async def issue(ledger: Ledger) -> ApiKey:
+        now = ledger.now()
+        key = ApiKey(
+            digest=digest_of(secret),
+            name=options.name,
+            prefix=shown(secret),
+            principal=principal,
+            tenant=options.tenant,
+            admin=options.admin,
+            created_at=now,
+            expires_at=None if lasts is None else now + lasts,
+        )
+        await ledger.commit(IssueKey(key))
+        return key
+
     try:
-        _in_ledger(config, lambda ledger: ledger.commit(IssueKey(key)))
+        key = _in_ledger(config, issue)
     except Conflict as error:
         revoke = f"{program()} keys revoke {shlex.quote(options.name)}{config_option(options.file)}"
         remedy = f"revoke it first, or choose another name: {revoke}"
@@ -79,7 +85,7 @@ def create(options: NewKeyOptions) -> None:
         sys.stdout.write(f"{secret}\n")
         sys.stderr.write(visible(f"{_summary(key)}; it is shown this once\n"))
     else:
-        document = {"key": secret, **_document(key, now)}
+        document = {"key": secret, **_document(key, key.created_at)}
         print_json([document], document, options.output)
     if config.auth.mode == "none":
         sys.stderr.write("auth.mode is none: nobody is asked for a key\n")
@@ -97,16 +103,18 @@ def _milliseconds(expires: str) -> int:
 
 def print_keys(file: Path, output: Output) -> None:
     """Raises: Stop."""
-    keys = _in_ledger(load_file(file), lambda ledger: ledger.api_keys())
-    now = Clock().now()
-    documents = [_document(key, now) for key in keys]
+
+    async def listed(ledger: Ledger) -> list[Json]:
+        return [_document(key, ledger.now()) for key in await ledger.api_keys()]
+
+    documents = _in_ledger(load_file(file), listed)
     print_listing(output, "keys", documents, _COLUMNS, "there are no keys")
 
 
 def revoke(file: Path, name: str) -> None:
     """Raises: Stop."""
     try:
-        _in_ledger(load_file(file), lambda ledger: ledger.commit(RevokeKey(name, Clock().now())))
+        _in_ledger(load_file(file), lambda ledger: ledger.commit(RevokeKey(name, ledger.now())))
     except Conflict as error:
         listing = f"{program()} keys list{config_option(file)}"
         raise Stop(ExitCode.UNEXPECTED, f"no key {name!r} is in force\nThose that are there: {listing}") from error

@@ -9,8 +9,7 @@ from gateway.app.build import adapter_secrets
 from gateway.config.storage import StorageCommon
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.conversation import HandleKind, StorageOwner
-from storage.ledger import factory
-from storage.settings import SqliteSettings
+from tests.support.stores import open_store
 
 MINE, OTHER = (StorageCommon(encryption_key=SecretStr(letter * 32)) for letter in "mo")
 
@@ -21,7 +20,7 @@ def thread(secret: str | None) -> ThreadRecord:
 
 
 async def test_a_secret_is_read_with_the_key_that_sealed_it_and_with_no_other(tmp_path: Path) -> None:
-    async with factory.open(SqliteSettings(url=f"sqlite:///{tmp_path / 'gateway.db'}"), True) as ledger:
+    async with open_store(tmp_path / "gateway.db") as ledger:
         for config in (MINE, StorageCommon()):
             sealed = (await adapter_secrets(config, ledger)).seal({"token": "canary"}, "thread")
             assert "canary" not in (sealed or "")
@@ -34,6 +33,6 @@ async def test_a_secret_is_read_with_the_key_that_sealed_it_and_with_no_other(tm
 
 
 async def test_no_secret_is_none_without_a_key(tmp_path: Path) -> None:
-    async with factory.open(SqliteSettings(url=f"sqlite:///{tmp_path / 'gateway.db'}"), True) as ledger:
+    async with open_store(tmp_path / "gateway.db") as ledger:
         secrets = await adapter_secrets(MINE, ledger)
         assert (secrets.seal(None, "thread"), secrets.open(thread(None))) == (None, None)

@@ -1,9 +1,7 @@
 """A new configuration in a running gateway: running turns keep the old one, new requests get the new one."""
 
 import asyncio
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +37,9 @@ from tests.interaction.scripted import ScriptedOperations
 from tests.running import local_gateway
 from tests.support.core import soon, until
 from tests.support.deletions import DeletingAdapter
+from tests.support.rows import change
 from tests.support.scripted import BR, G, Pause, ScriptedAdapter
+from tests.support.stores import ledger_url
 
 # --- loaded configurations ---
 
@@ -194,7 +194,7 @@ def configuration(url: str, folder: Path, agents: str, limits: str = "{}") -> Ga
         env={},
         plugins=Registry(),
         base_dir=folder,
-        overrides={"server.public_url": url, "storage.url": "sqlite:///gateway.db"},
+        overrides={"server.public_url": url, "storage.url": ledger_url(folder / "gateway.db")},
     )
 
 
@@ -312,8 +312,7 @@ async def test_an_adapter_stays_open_while_a_turn_arrives(tmp_path: Path) -> Non
 async def test_an_adapter_stays_open_while_it_has_a_handle_forgotten(tmp_path: Path) -> None:
     async with local_gateway(AGENT, tmp_path) as local:
         database = local.database
-    with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("INSERT INTO delete_job VALUES ('t r-1', 'a', 'r-1', 1, 0)")
+    change(database, "INSERT INTO delete_job VALUES ('t r-1', 'a', 'r-1', 1, 0)")
     adapters = Adapters(held := Pause())
     async with local_gateway(AGENT, tmp_path, registry=adapters) as local, a2a_http(local.url) as http:
         await soon(held.reached.wait())

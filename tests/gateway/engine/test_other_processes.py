@@ -1,14 +1,17 @@
 """Streams of tasks in other processes: woken when the log has grown, ended with the task, and free without streams."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.engine.fanout import Fanout, StreamLimits
 from gateway.engine.other_processes import LogTailStream
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ports.adapter import TextDelta
-from tests.support.core import Core, frames, logged, soon, until
+from tests.support.core import Core, frames, logged, running_core, soon, until
+from tests.support.hints import Hints
 from tests.support.scripted import G, Pause, ScriptedAdapter, says
 
 
@@ -41,15 +44,29 @@ async def test_a_database_that_cannot_be_read_for_a_while_ends_no_stream(core: C
     pause = Pause()
     core.agent(ScriptedAdapter(G, [pause, *says("b")]))
     task = await core.send("1", at_once=True)
-    stream = follow(core, task.id)
-    core.ledger.fail_reads("version")
-    await asyncio.sleep(0)
-    async with asyncio.TaskGroup() as group:
-        reading = group.create_task(frames(stream))
-        pause.go.set()
-        await soon(core.runner.idle())
-        core.ledger.fail_reads()
+    core.ledger.fail_reads("latest_events")
+    with capture_logs() as logs:
+        stream = follow(core, task.id)
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(frames(stream))
+            pause.go.set()
+            await soon(core.runner.idle())
+            await until(lambda: any(line["event"] == "watch.skipped" for line in logs))
+            core.ledger.fail_reads()
     assert reading.result() == logged(core.path, task.id)
+
+
+async def test_a_stream_of_which_no_change_is_heard_shows_the_log_a_little_later(tmp_path: Path) -> None:
+    async with running_core(tmp_path / "ledger.db", before=Hints()) as core:
+        pause = Pause()
+        core.agent(ScriptedAdapter(G, [pause, *says("b")]))
+        task = await core.send("1", at_once=True)
+        stream = follow(core, task.id)
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(frames(stream))
+            await until(lambda: "latest_events" in core.ledger.reads)
+            pause.go.set()
+        assert reading.result() == logged(core.path, task.id)
 
 
 @pytest.mark.parametrize("error", [LedgerUnavailable("the disk is gone")])

@@ -158,7 +158,7 @@ async def test_a_cancel_during_the_preparation_wins_and_the_next_turn_need_not_w
     assert answer(await core.get(third.id)) == "c"
     assert [request.message.parts[0].text for request in adapter.requests] == ["1", "3"]
     assert len(core.ledger.stored(Prepare)) == 3
-    assert query(core.path, "SELECT status FROM service_call ORDER BY rowid") == [
+    assert query(core.path, "SELECT status FROM service_call ORDER BY id") == [
         ("completed",),
         ("failed",),
         ("completed",),

@@ -42,6 +42,26 @@ async def test_a_gateway_that_drains_is_live_but_not_ready(tmp_path: Path) -> No
         assert await ask(health, "/readyz?verbose") == (503, {"status": "unavailable", "checks": checks})
 
 
+@pytest.mark.parametrize("way", ["notifications", "polling"])
+async def test_a_gateway_says_how_it_hears_of_others_and_is_ready_in_any_case(way: str) -> None:
+    checks = {"database": "ok", "draining": "no", "changes": way}
+    found = await ask(Health(_Hearing(way), asyncio.Event()), "/readyz?verbose")  # type: ignore[arg-type]
+    assert found == (200, {"status": "ok", "checks": checks})
+
+
+class _Hearing:
+    """What is asked of a ledger for its health."""
+
+    def __init__(self, way: str) -> None:
+        self._way = way
+
+    def hears(self) -> str:
+        return self._way
+
+    async def ready(self) -> None:
+        pass
+
+
 async def test_a_gateway_whose_database_is_gone_is_not_ready_and_does_not_say_why(tmp_path: Path) -> None:
     async with open_ledger(SqliteSettings(url=f"sqlite:///{tmp_path}/ledger.db"), True) as ledger:
         health = Health(ledger, asyncio.Event())

@@ -1,9 +1,7 @@
 """The outbox of deletions at backends."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from gateway.maintenance.outbox import RETRIES
 from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
 from tests.support.core import START, Core, query, running_core, soon, until
 from tests.support.deletions import DeletingAdapter, contexts, deletions
+from tests.support.rows import writing
 from tests.support.scripted import BR, Pause, Script, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
 
@@ -23,9 +22,9 @@ FAILS = AdapterError(ErrorClass.BACKEND_FAILED, "HTTP 500")
 
 
 def given(path: Path, *handles: str, agent: str = "echo", due_at: int = START) -> None:
-    with closing(sqlite3.connect(path)) as database, database:
+    with writing(path) as rows:
         for handle in handles:
-            database.execute("INSERT INTO delete_job VALUES (?, ?, ?, ?, 0)", (f"t {handle}", agent, handle, due_at))
+            rows.change("INSERT INTO delete_job VALUES (?, ?, ?, ?, 0)", f"t {handle}", agent, handle, due_at)
 
 
 def jobs(core: Core) -> list[tuple[str, int | None, int]]:

@@ -1,8 +1,6 @@
 """Accepting messages: races, queues, and callers that disconnect meanwhile."""
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from gateway.ledger.turns import Accept
 from gateway.ports.adapter import CallCompleted, Ending, ServiceRequest
 from gateway.ports.conversation import Ownership
 from tests.support.core import Core, answer, frames, query, running_core, said, soon, states
+from tests.support.rows import change
 from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 BOTH = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
@@ -250,9 +249,7 @@ async def test_a_thread_with_another_owner_of_its_history_is_refused(core: Core)
 async def test_a_closed_context_takes_no_message(core: Core) -> None:
     core.agent(ScriptedAdapter(G, otherwise=echo))
     await core.send("1", context="c")
-    with closing(sqlite3.connect(core.path)) as database:
-        database.execute("UPDATE context SET state = 'closed'")
-        database.commit()
+    change(core.path, "UPDATE context SET state = 'closed'")
     with pytest.raises(UnsupportedOperation, match="The context 'c' is closed"):
         await core.send("2", context="c")
 
@@ -264,9 +261,7 @@ async def test_a_context_that_is_closed_at_the_last_moment_takes_no_message(core
     async with asyncio.TaskGroup() as group:
         sending = group.create_task(outcome(core.send("2", context="c")))
         await soon(reading.reached.wait())
-        with closing(sqlite3.connect(core.path)) as database:
-            database.execute("UPDATE context SET state = 'closed'")
-            database.commit()
+        change(core.path, "UPDATE context SET state = 'closed'")
         reading.go.set()
     assert sending.result() == "UnsupportedOperation"
 

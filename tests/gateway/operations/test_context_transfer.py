@@ -1,9 +1,7 @@
 """Export and import of contexts, and adoption of conversations that a backend has."""
 
 import json
-import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +28,7 @@ from gateway.ports.adapter import (
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 from tests.support.core import Core, answer, frames, query, running_core, said, soon
 from tests.support.deletions import DAY, DeletingAdapter, contexts, deletions, retention
+from tests.support.rows import change
 from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 ADA = Caller("ada")
@@ -190,8 +189,7 @@ async def test_an_agent_that_could_not_continue_is_refused(
 async def test_an_ended_thread_is_imported_whatever_its_agent(core: Core, other: Core, state: str) -> None:
     core.agent(ScriptedAdapter(BR, says("A1", "r1")), "removed")
     task = await core.send("1", context="c")
-    with closing(sqlite3.connect(core.path)) as database, database:
-        database.execute("UPDATE thread SET state = ?", (state,))
+    change(core.path, "UPDATE thread SET state = ?", state)
     other.agent(ScriptedAdapter(G, says("A2")))
     await taken(other, await exported(core))
     assert query(other.path, "SELECT id, state FROM task") == [(task.id, "TASK_STATE_COMPLETED")]

@@ -1,9 +1,7 @@
 """Reads of tasks: live and stored ones agree, only stored events are shown, and each read shows one moment."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import Append, Finish
 from gateway.ports.adapter import CallCompleted, Ending, Progress, ReasoningDelta, TextDelta
 from tests.support.core import Core, answer, events, frames, numbers, running_core, said, soon, states, streamed
+from tests.support.rows import query
 from tests.support.scripted import G, Pause, Script, ScriptedAdapter, says
 
 ASKS: Script = [TextDelta("hm "), CallCompleted(ending=Ending.INPUT_REQUIRED)]
@@ -46,8 +45,7 @@ async def test_a_running_task_is_the_same_from_memory_and_from_the_database(tmp_
 
 
 def numbers_of(path: Path, task: str) -> int:
-    with closing(sqlite3.connect(path)) as database:
-        [(last,)] = database.execute("SELECT max(last) FROM event WHERE task = ?", (task,)).fetchall()
+    [(last,)] = query(path, "SELECT max(last) FROM event WHERE task = ?", task)
     return int(last)
 
 

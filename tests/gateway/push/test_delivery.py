@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import sqlite3
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -19,6 +17,7 @@ from gateway.push.delivery import RETRY_WAITS, PushLimits
 from gateway.push.webhook import Outcome
 from tests.support.core import START, Core, logged, query, soon, until
 from tests.support.push_harness import OK, PushHarness
+from tests.support.rows import change
 from tests.support.scripted import BR, Pause, ScriptedAdapter, Step, says
 
 FAILS = Outcome(500)
@@ -331,8 +330,7 @@ async def test_an_unreadable_event_stops_only_the_configurations_of_its_task(cor
     core.agent(ScriptedAdapter(BR, answers("a"), answers("b")))
     push = PushHarness(core)
     broken, other = await push.send("hello"), await push.send("hello")
-    with closing(sqlite3.connect(core.path)) as database, database:
-        database.execute("UPDATE event SET payload = payload || char(10) WHERE task = ?", (broken.id,))
+    change(core.path, "UPDATE event SET payload = payload || ? WHERE task = ?", "\n", broken.id)
     await push.deliver()
     states = dict(query(core.path, "SELECT task, state FROM push_config"))
     assert states == {broken.id: "stopped", other.id: "done"}

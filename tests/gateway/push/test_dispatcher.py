@@ -1,9 +1,9 @@
 """Which deliveries a process starts, and how many at once."""
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from gateway.push.dispatcher import Dispatcher
 from gateway.push.webhook import Outcome, WebhookRequests
 from tests.support.core import Core, running_core, soon, until
 from tests.support.push_harness import BOX, PushHarness
+from tests.support.rows import change
 from tests.support.scripted import BR, ScriptedAdapter, says
 
 
@@ -49,12 +50,15 @@ class HeldSender:
 @asynccontextmanager
 async def notifying(core: Core, sender: Any, limits: PushLimits | None = None) -> AsyncGenerator[Dispatcher]:
     notifier = Dispatcher(core.ledger, lambda: sender, WebhookRequests(BOX), core.time.clock, limits or PushLimits())
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(notifier.run())
-        try:
-            yield notifier
-        finally:
-            task.cancel()
+    changes = core.runner.runtime.changes
+    notifier.want = partial(changes.want, notifier)
+    with changes.told(lambda _: notifier.hear()):
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(notifier.run())
+            try:
+                yield notifier
+            finally:
+                task.cancel()
 
 
 async def tasks_with_configs(core: Core, push: PushHarness, *hosts: str) -> None:
@@ -62,8 +66,7 @@ async def tasks_with_configs(core: Core, push: PushHarness, *hosts: str) -> None
         task = await core.send("hello")
         await push.create(task.id, url=f"https://{host}/{task.id}")
     # Makes every event undelivered again.
-    with closing(sqlite3.connect(core.path)) as database, database:
-        database.execute("UPDATE push_config SET state = 'active', next_event = 1, due_at = 0")
+    change(core.path, "UPDATE push_config SET state = 'active', next_event = 1, due_at = 0")
 
 
 async def test_four_posts_go_to_one_host_at_once_and_others_do_not_wait_for_it(core: Core) -> None:
@@ -89,13 +92,40 @@ async def test_no_more_posts_are_made_at_once_than_may_be(core: Core) -> None:
     assert sender.most_at_once == 5
 
 
-async def test_an_event_during_the_run_is_posted_within_the_interval(core: Core) -> None:
+async def test_an_event_during_the_run_is_posted_when_it_is_heard_of(core: Core) -> None:
     core.agent(ScriptedAdapter(BR, otherwise=lambda _: [TextDelta("a"), CallCompleted("r")]))
     push, sender = PushHarness(core), HeldSender()
     sender.go.set()
     async with notifying(core, sender) as notifier:
         push.configs.changed = notifier.wake
         await push.send("hello")
+        await until(lambda: [row[1] for row in push.rows()] == ["done"])
+    assert len(sender.posted) == 2
+
+
+async def test_without_configurations_what_is_heard_costs_no_reads(core: Core) -> None:
+    core.agent(ScriptedAdapter(BR, otherwise=lambda _: says("a")))
+    async with notifying(core, HeldSender()):
+        await until(lambda: "next_push" in core.ledger.reads)
+        changes = core.runner.runtime.changes
+        with changes.heard((), wanted=True) as heard:
+            core.ledger.reads.clear()
+            await soon(heard.wait())
+            heard.clear()
+            await core.send("hello")
+            await soon(heard.wait())
+        assert "next_push" not in core.ledger.reads
+
+
+async def test_a_delivery_that_is_due_later_is_made_then(core: Core) -> None:
+    core.agent(ScriptedAdapter(BR, otherwise=lambda _: says("a")))
+    push, sender = PushHarness(core), HeldSender()
+    sender.go.set()
+    await tasks_with_configs(core, push, "h.example")
+    change(core.path, f"UPDATE push_config SET due_at = {core.time.now + 20}")
+    async with notifying(core, sender):
+        await until(lambda: "next_push" in core.ledger.reads)
+        core.time.now += 20
         await until(lambda: [row[1] for row in push.rows()] == ["done"])
     assert len(sender.posted) == 2
 

@@ -2,9 +2,8 @@
 order."""
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from tests.gateway.scheduling.test_settle import LATER, failed, left_behind
 from tests.scenarios.test_approvals import GATED, PAY, SAFE
 from tests.scenarios.test_tool_loop import asks
 from tests.support.core import Core, Gate, answer, frames, query, running_core, soon, until
+from tests.support.rows import change
 from tests.support.scripted import BR, G, Pause, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
 
@@ -140,8 +140,7 @@ async def test_a_turn_that_is_paused_during_a_scan_for_orphans_stays_paused(tmp_
 async def test_a_status_that_cannot_be_read_stops_neither_the_start_nor_the_end_of_its_task(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     task = await left_behind(path, BR, TextDelta("a"))
-    with closing(sqlite3.connect(path)) as database, database:
-        assert database.execute("UPDATE task SET status_message = 'no JSON' WHERE id = ?", (task,)).rowcount == 1
+    assert change(path, "UPDATE task SET status_message = 'no JSON' WHERE id = ?", task) == 1
     async with running_core(path, prefix="two", now=LATER) as core:
         core.agent(ScriptedAdapter(BR))
         assert failed(await core.get(task))

@@ -1,8 +1,6 @@
 """A process dies at any moment; the next one ends its turns, with a reason and without a gap in any log."""
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +33,7 @@ from tests.support.core import (
     states,
     streamed,
 )
+from tests.support.rows import change
 from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
 
 LATER = START + 6000
@@ -101,7 +100,7 @@ async def test_a_turn_of_a_dead_process_ends_with_a_reason_and_the_conversation_
         earlier = [] if ownership is BR else ["U 1", "A first"]
         assert adapter.sent == [("r1" if ownership is BR else None, [*earlier, "U 2", "U 3"])]
     assert query(path, "SELECT count(*) FROM turn WHERE ended_at IS NULL") == [(0,)]
-    assert query(path, "SELECT status FROM service_call ORDER BY rowid") == [
+    assert query(path, "SELECT status FROM service_call ORDER BY id") == [
         ("completed",),
         ("unknown",),
         ("completed",),
@@ -210,9 +209,7 @@ async def test_a_log_that_cannot_be_read_stops_neither_the_start_nor_the_other_t
         core.agent(ScriptedAdapter(G, [pause]))
         other = (await core.send("1", context="d", at_once=True)).id
         await soon(pause.reached.wait())
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("UPDATE event SET payload = ? WHERE task = ?", (payload, broken))
-        database.commit()
+    change(path, "UPDATE event SET payload = ? WHERE task = ?", payload, broken)
     async with running_core(path, prefix="two", now=LATER) as core:
         core.agent(ScriptedAdapter(G, says("fine"), says("here as well")))
         assert failed(await core.get(other))

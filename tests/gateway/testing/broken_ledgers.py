@@ -2,8 +2,8 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -12,12 +12,13 @@ from msgspec.structs import replace
 
 from gateway.ledger.errors import Conflict
 from gateway.ledger.points import CommitPoint
-from gateway.ledger.port import Ledger
+from gateway.ledger.port import Changed, Ledger
 from gateway.testing.ledger_points import ADA, Opener
 from storage.ledger import open_ledger
 from storage.settings import SqliteSettings
 
 Done = Callable[[Exception | None], None]
+Wanted = Callable[[], Awaitable[object]]
 
 
 class Around:
@@ -102,9 +103,61 @@ class ConfirmsInAnotherOrder(Around):
             held()
 
 
-class StaysAtItsVersion(Around):
-    async def version(self) -> int:
-        return 1
+class HasATimeOfItsOwn(Around):
+    """Each process lives an hour after the one before it."""
+
+    opened = 0
+
+    def __init__(self, inside: Ledger) -> None:
+        super().__init__(inside)
+        type(self).opened += 1
+        self.ahead = self.opened * 3_600_000
+
+    def now(self) -> int:
+        return self.inside.now() + self.ahead
+
+
+class StandsStill(Around):
+    def now(self) -> int:
+        return 1_795_168_800_000
+
+
+class HearsNothing(Around):
+    async def changes(self, _wanted: object) -> AsyncGenerator[Changed, None]:
+        yield None
+        await asyncio.Event().wait()
+
+
+class HearsOfOthers(Around):
+    """Of tasks that have not changed."""
+
+    async def changes(self, wanted: Wanted) -> AsyncGenerator[Changed, None]:
+        first = True
+        async with aclosing(self.inside.changes(wanted)) as changes:
+            async for _ in changes:
+                yield None if first else frozenset({"task-x"})
+                first = False
+
+
+class TellsOneReader(Around):
+    """The second one hears nothing."""
+
+    told = False
+
+    async def changes(self, wanted: Wanted) -> AsyncGenerator[Changed, None]:
+        alone, self.told = not self.told, True
+        async with aclosing(self.inside.changes(wanted)) as changes:
+            async for changed in changes:
+                yield changed
+                if not alone:
+                    await asyncio.Event().wait()
+
+
+class HearsOnceForEachCommit(Around):
+    async def changes(self, _wanted: object) -> AsyncGenerator[Changed, None]:
+        yield None
+        for number in range(50):
+            yield frozenset({f"task-{number}"})
 
 
 class ShowsTasksOfOthers(Around):

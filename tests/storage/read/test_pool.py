@@ -34,6 +34,10 @@ def add_one(path: Path) -> int:
         return int(connection.execute(COUNT.sql).fetchone()[0])
 
 
+async def always() -> None:
+    """Changes are wanted."""
+
+
 async def test_a_read_sees_the_newest_commit_while_another_cursor_is_open(path: Path, readers: Readers) -> None:
     with closing(sqlite3.connect(path)) as elsewhere:
         cursor = elsewhere.execute(ALL.sql)
@@ -107,8 +111,9 @@ async def test_closing_waits_for_the_reads_under_way(path: Path) -> None:
     await asyncio.wait([reads], timeout=0)
     await readers.close()
     assert await reads == [[(1000,)]] * 12
-    with pytest.raises(LedgerUnavailable, match="closed"):
-        await readers.fetch(COUNT, {})
+    for read in (readers.fetch(COUNT, {}), anext(readers.changes(always))):
+        with pytest.raises(LedgerUnavailable, match="closed"):
+            await read
 
 
 async def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
@@ -138,8 +143,30 @@ async def test_reads_without_memory_are_unavailable_once(short_of_memory_for: li
         assert await read() == [(1000,)]
     short_of_memory_for.append(DATA_VERSION)
     with pytest.raises(LedgerUnavailable, match="no memory"):
-        await readers.version()
-    assert await readers.version() > 0
+        await anext(readers.changes(always))
+    assert await anext(readers.changes(always)) is None
+
+
+async def test_commits_are_looked_for_only_while_changes_are_wanted(path: Path, readers: Readers) -> None:
+    wanted, looks = asyncio.Event(), 0
+
+    async def waits() -> None:
+        nonlocal looks
+        await wanted.wait()
+        looks += 1
+
+    changes = readers.changes(waits)
+    wanted.set()
+    assert await anext(changes) is None
+    wanted.clear()
+    async with asyncio.TaskGroup() as group:
+        following = group.create_task(anext(changes))
+        add_one(path)
+        assert await readers.fetch(COUNT, {}) == [(1001,)]
+        assert looks == 1
+        wanted.set()
+        assert await following is None
+    await changes.aclose()
 
 
 async def test_a_snapshot_that_could_not_be_closed_is_closed_by_the_next_read(

@@ -1,0 +1,190 @@
+"""What other processes have committed, as PostgreSQL tells it. Law: a notification is a hint behind a commit; that they are
+heard is tried all the time, and while they are not, the database is asked.
+
+A pooler that gives each transaction another connection takes the wish to be told, and tells nothing. So the connection tells
+itself something now and then: until it hears that, the number of all commits is polled.
+"""
+
+import asyncio
+import secrets
+import socket
+import threading
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+
+import structlog
+from msgspec import json
+
+from gateway.ledger.port import Changed
+from storage.postgres import sql
+from storage.postgres.errors import Failure, Lost, unavailable
+from storage.postgres.session import Session
+from storage.postgres.text import bound
+from storage.worker import call_in_loop, start_worker
+
+_POLL = 0.1
+"""Seconds between two looks at the number of all commits."""
+
+_PING = 5.0
+"""Seconds between two notifications to itself, and within which each is heard."""
+
+log = structlog.get_logger("storage.postgres.listening")
+
+
+class Listener:
+    """One reader of the changes at a time."""
+
+    def __init__(
+        self, connect: Callable[[], Session], version: Callable[[], Awaitable[int]], ping: float = _PING
+    ) -> None:
+        """`version` is a number that changes with every commit. `connect` raises Lost."""
+        self._connect = connect
+        self._version = version
+        self._ping = ping
+        self.hears = False
+        """Whether notifications arrive."""
+
+    async def changes(self, wanted: Callable[[], Awaitable[object]]) -> AsyncGenerator[Changed, None]:
+        """As `EventReads.changes`."""
+        told = _Told(asyncio.get_running_loop())
+        thread = _Thread(self._connect, self._ping, told.tell, self._found)
+        thread.start()
+        try:
+            seen = None
+            while True:
+                if told.error is not None:
+                    raise unavailable("notifications of the database are not heard", told.error)
+                if self.hears:
+                    yield await told.next()
+                    continue
+                await _first_of(wanted(), told.some())
+                if self.hears:
+                    continue
+                version = await self._version()
+                if version != seen:
+                    seen = version
+                    yield None
+                    continue
+                await told.within(_POLL)
+        finally:
+            self.hears = False
+            thread.stop()
+
+    def _found(self, hears: bool) -> None:
+        """Called from the thread."""
+        if hears != self.hears:
+            self.hears = hears
+            log.info("changes.heard" if hears else "changes.polled")
+
+
+class _Told:
+    """What the thread has told and nobody has taken yet."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._some = asyncio.Event()
+        self._tasks: set[str] = set()
+        self._all = False
+        self.error: Lost | Failure | None = None
+
+    def tell(self, tasks: Changed, error: Lost | Failure | None = None) -> None:
+        """Called from the thread."""
+        call_in_loop(self._loop, self._add, tasks, error)
+
+    def _add(self, tasks: Changed, error: Lost | Failure | None) -> None:
+        self.error = error
+        if tasks is None:
+            self._all = True
+        else:
+            self._tasks |= tasks
+        self._some.set()
+
+    async def some(self) -> None:
+        await self._some.wait()
+
+    async def next(self) -> Changed:
+        await self._some.wait()
+        everything, self._all = self._all, False
+        tasks, self._tasks = frozenset(self._tasks), set()
+        self._some.clear()
+        return None if everything else tasks
+
+    async def within(self, seconds: float) -> None:
+        """Returns when something is told, or after so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._some.wait()
+        self._some.clear()
+
+
+async def _first_of(*waits: Awaitable[object]) -> None:
+    """Returns when one of them does."""
+    pending = [asyncio.ensure_future(each) for each in waits]  # noqa: TID251
+    try:
+        await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in pending:
+            each.cancel()
+
+
+class _Thread:
+    """A connection that listens, in a thread of its own; both end with the first failure or with `stop`."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Session],
+        ping: float,
+        tell: Callable[..., None],
+        found: Callable[[bool], None],
+    ) -> None:
+        self._connect = connect
+        self._every = ping
+        self._tell = tell
+        self._found = found
+        self._word = f"{sql.PING}{secrets.token_hex(8)}"
+        self._woken, self._wake = socket.socketpair()
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        """Raises: LedgerUnavailable."""
+        start_worker("ledger-listener", self._run)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        with suppress(OSError):  # it has ended by itself
+            self._wake.send(b"x")
+
+    def _run(self) -> None:
+        try:
+            self._listen()
+        except (Failure, Lost) as error:
+            self._tell(None, error)
+        finally:
+            self._woken.close()
+            self._wake.close()
+
+    def _listen(self) -> None:
+        """Raises: Failure, Lost."""
+        session = self._connect()
+        try:
+            session.one(bound(sql.LISTEN, {}))
+            # Whatever was committed before it listened was not told.
+            self._tell(None)
+            answered, due = True, 0.0
+            while not self._stopped.is_set():
+                if time.monotonic() >= due:
+                    if not answered:
+                        self._found(False)
+                        self._tell(None)
+                    answered, due = False, time.monotonic() + self._every
+                    session.one(bound(sql.NOTIFY, {"payload": self._word}))
+                for payload in session.heard(max(0.0, due - time.monotonic()), self._woken.fileno()):
+                    if payload == self._word:
+                        answered = True
+                        self._found(True)
+                    elif not payload.startswith(sql.PING):
+                        self._tell(frozenset(json.decode(payload)) if payload else None)
+        finally:
+            self._found(False)
+            session.close()

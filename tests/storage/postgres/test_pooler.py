@@ -1,0 +1,45 @@
+"""Behind a pooler that gives each transaction another connection: nothing is prepared, and all is as without it."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from gateway.ledger.errors import LedgerUnavailable
+from gateway.testing.ledger_points import ACCEPT, Opener
+from gateway.testing.ledger_suite import LedgerSuite
+from storage.postgres.ledger import open_ledger
+from storage.postgres.settings import PostgresSettings
+from tests.storage.postgres.test_failures import held, outcome
+from tests.support.pooler import pooled
+
+_SILENT = "ignore_startup_parameters = options"
+"""Without it the pooler refuses a connection with settings of its own; with it they are dropped."""
+
+
+@pytest.fixture
+def pooled_url(database_url: str) -> Iterator[str]:
+    with pooled(database_url) as url:
+        yield url
+
+
+class TestPooled(LedgerSuite):
+    @pytest.fixture
+    def opener(self, pooled_url: str) -> Opener:
+        return partial(open_ledger, PostgresSettings(url=pooled_url), True)
+
+
+@pytest.mark.parametrize("more", ["", _SILENT])
+async def test_limits_go_with_each_transaction(database_url: str, more: str) -> None:
+    with pooled(database_url, more) as url:
+        async with open_ledger(PostgresSettings(url=url, lock_timeout="100ms"), True) as ledger:
+            await ledger.commit(ACCEPT)
+            async with held(database_url, "SELECT 1 FROM context FOR UPDATE"):
+                assert await outcome(ledger.commit(ACCEPT)) == "locked"
+            await ledger.ready()
+
+
+async def test_a_schema_that_the_user_does_not_find_first_is_refused(pooled_url: str) -> None:
+    with pytest.raises(LedgerUnavailable, match="ALTER ROLE"):
+        async with open_ledger(PostgresSettings(url=pooled_url, database_schema="other"), True):
+            pass

@@ -31,6 +31,12 @@ _OTHERS = """
     AND application_name = current_setting('application_name')
 """
 
+_MADE = """
+    SELECT 'TABLE', tablename FROM pg_tables WHERE schemaname = %(schema)s
+    UNION ALL
+    SELECT 'FUNCTION', proname FROM pg_proc WHERE pronamespace = CAST(quote_ident(%(schema)s) AS regnamespace)
+"""
+
 
 def back_up(settings: PostgresSettings, target: Path) -> None:
     """Raises: as `LedgerFactory.back_up`."""
@@ -100,15 +106,21 @@ def _refuse_connections(settings: PostgresSettings) -> None:
 
 
 def _swap(file: Path, source: Path, settings: PostgresSettings) -> str:
-    """Fills a schema beside that of the ledger, which gets its name at the end."""
+    """Fills a schema beside that of the ledger, and changes the places of the tables at the end."""
     name = settings.database_schema
     moment = time.strftime("%Y%m%dt%H%M%S")
     beside, aside = _named(name, "restored", moment), _named(name, "replaced", moment)
     try:
         _fill(file, source, settings.model_copy(update={"database_schema": beside}))
         with talking(), connection(settings) as connected, connected.transaction():
+            connected.execute(SQL("CREATE SCHEMA {}").format(Identifier(aside)))
+            made = connected.execute(_MADE, {"schema": beside}).fetchall()
+            # The schema itself stays, with its owner and its rights.
             for old, new in ((name, aside), (beside, name)):
-                connected.execute(SQL("ALTER SCHEMA {} RENAME TO {}").format(Identifier(old), Identifier(new)))
+                for kind, each in made:
+                    move = SQL("ALTER {} {} SET SCHEMA {}")
+                    connected.execute(move.format(SQL(kind), Identifier(old, each), Identifier(new)))
+            connected.execute(SQL("DROP SCHEMA {}").format(Identifier(beside)))
     except BaseException:
         with suppress(LedgerUnavailable), talking(), connection(settings) as connected:
             connected.execute(SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(Identifier(beside)))

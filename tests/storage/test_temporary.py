@@ -39,6 +39,10 @@ def found(place: Path) -> set[str]:
     return {folder.name for folder in place.iterdir()}
 
 
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
 async def test_without_a_place_for_temporary_files_it_does_not_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
     with pytest.raises(LedgerUnavailable, match="no folder for a temporary database can be made in"):
@@ -49,7 +53,7 @@ async def test_without_a_place_for_temporary_files_it_does_not_open(monkeypatch:
 async def test_only_the_owner_can_read_it(place: Path) -> None:
     async with open_temporary(SETTINGS, True):
         [name] = found(place)
-        assert os.stat(place / name).st_mode & 0o777 == 0o700
+        assert mode(place / name) == 0o700
 
 
 async def test_what_a_killed_process_has_left_is_removed_by_the_next_one(place: Path) -> None:

@@ -13,6 +13,7 @@ from gateway.cli.console.output import ExitCode, Output, Screen, Stop, print_jso
 from gateway.cli.serve.sources import load_file
 from gateway.config.plugins import Registry
 from gateway.config.problems import without_credentials
+from gateway.config.storage import DEFAULT_URL, StorageConfig
 from gateway.ledger.copying import Copied, CopyFailed, Report, copy
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.port import AnyLedgerFactory
@@ -64,7 +65,7 @@ def _place(text: str) -> _Place:
         if "://" in text:
             problem = f"{without_credentials(text)}: there is no such kind of storage; installed: {', '.join(known)}"
             raise Stop(ExitCode.USAGE, problem)
-        storage = load_file(Path(text)).storage
+        storage = _configured(Path(text))
         return _Place(storage.address, registry.ledger(storage.url), storage.settings, True, storage.encryption_key)
     try:
         factory = registry.ledger(text)
@@ -78,6 +79,16 @@ def _place(text: str) -> _Place:
     except ValueError as error:
         raise Stop(ExitCode.USAGE, f"{without_credentials(text)}: {error}") from error
     return _Place(without_credentials(settings.url), factory, settings)
+
+
+def _configured(file: Path) -> StorageConfig:
+    """Raises: Stop."""
+    try:
+        return load_file(file).storage
+    except Stop as stop:
+        if file.suffix in {".yaml", ".yml"}:
+            raise
+        raise Stop(stop.code, f"{stop.text}\nA database is named by its URL, as {DEFAULT_URL}") from stop
 
 
 def _rows(place: _Place) -> _Open:

@@ -20,6 +20,8 @@ from storage.postgres.settings import PostgresSettings
 from storage.settings import SqliteSettings
 from tests.ledgers.fixture import sql_file
 
+OWNER = "SELECT nspowner, nspacl FROM pg_namespace WHERE nspname = 'public'"
+
 
 @pytest.fixture
 def settings(database_url: str) -> PostgresSettings:
@@ -92,7 +94,7 @@ def test_a_ledger_that_is_there_is_replaced_only_when_asked_and_kept(
 ) -> None:
     execute(settings, "INSERT INTO delete_job VALUES ('first', 'echo', 'handle', NULL, 0)")
     back_up(settings, copy)
-    before = content(settings)
+    before, owner = content(settings), execute(settings, OWNER)
     execute(settings, "INSERT INTO delete_job VALUES ('second', 'echo', 'handle', NULL, 0)")
     with pytest.raises(FileExistsError, match="there is a ledger in the schema 'public' already"):
         restore(copy, settings, False)
@@ -102,6 +104,7 @@ def test_a_ledger_that_is_there_is_replaced_only_when_asked_and_kept(
     [aside] = schemas(settings) - {"public"}
     assert kept == f"the schema {aside}"
     assert execute(settings, f"SELECT count(*) FROM {aside}.delete_job") == [(2,)]
+    assert execute(settings, OWNER) == owner
     assert [path.name for path in tmp_path.iterdir()] == ["monday.db"]
 
 

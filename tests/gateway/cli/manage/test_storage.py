@@ -64,6 +64,12 @@ def test_a_configuration_that_is_not_there_is_named(call: Call, source: str) -> 
     assert ended.err.startswith("none.yaml: there is no such file")
 
 
+def test_the_path_of_a_database_is_told_from_a_configuration(call: Call, source: str, tmp_path: Path) -> None:
+    ended = call("storage", "copy", source.removeprefix("sqlite:///"), f"sqlite:///{tmp_path}/new.db")
+    assert (ended.code, ended.out) == (78, "")
+    assert ended.err.endswith("A database is named by its URL, as sqlite:///./data/gateway.db\n")
+
+
 def test_a_ledger_is_not_copied_to_itself(call: Call, file: str, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/gateway.db"
     ended = call("storage", "copy", file, url)

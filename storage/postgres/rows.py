@@ -182,7 +182,7 @@ def _make(settings: PostgresSettings) -> None:
     except Lost as error:
         raise unavailable("the database does not open", error) from error
     try:
-        prepare(session, settings.database_schema, auto_migrate=True)
+        prepare(session, settings, pooled=False, auto_migrate=True)
     finally:
         session.close()
 

@@ -69,11 +69,18 @@ class RawCaller:
 
 def _sockets(child: Forked) -> int:
     """What it has open for its callers and backends; of the database it may have opened another reader meanwhile."""
-    found = 0
+    found, database = 0, _connections(urlsplit(ledger_url(child.log.parent / "gateway.db")).port)
     for each in Path(f"/proc/{child.pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # closed since
-            found += str(each.readlink()).startswith("socket:")
+            link = str(each.readlink())
+            found += link.startswith("socket:") and link not in database
     return found
+
+
+def _connections(port: int | None) -> set[str]:
+    """To this port, each as the system names it; none where there is no port."""
+    connections = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {f"socket:[{fields[9]}]" for fields in connections if int(fields[2].partition(":")[2], 16) == port}
 
 
 def _memory(child: Forked) -> int:

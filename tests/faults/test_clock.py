@@ -98,12 +98,17 @@ async def test_what_a_dead_process_left_does_not_lie_there_for_as_long_as_the_cl
         else:
             await one.die()
             async with running_core(path, prefix="two", lease=OFTEN, now=START + step) as other:
+                await _all_end(path)
                 other.agent(ScriptedAdapter(ownership, says("c", "r3")))
                 await _ends(other, path, [task.id for task in lost])
 
 
-async def _ends(other: Core, path: Path, lost: list[str]) -> None:
+async def _all_end(path: Path) -> None:
     await until(lambda: not query(path, "SELECT 1 FROM turn WHERE ended_at IS NULL"))
+
+
+async def _ends(other: Core, path: Path, lost: list[str]) -> None:
+    await _all_end(path)
     for task in [await other.get(name) for name in lost]:
         assert task.status.state is TaskState.FAILED
         assert task.status.message is not None

@@ -155,6 +155,13 @@ class Running:
     async def may_stream(self, http: httpx2.AsyncClient) -> bool:
         return (await ask(http, self.binding, "SubscribeToTask", {"id": "unknown"})).status_code != 429
 
+    async def waits(self, http: httpx2.AsyncClient, task: dict[str, Any]) -> tuple[int, Any]:
+        """The answer to a read that waits for another generation. It is made again while `may_stream` has its place."""
+        while True:
+            answer = await self.ask(http, "GetTask", id=task["id"], currentGeneration=task["generation"])
+            if answer[0] != 429:
+                return answer
+
     async def asking(self, http: httpx2.AsyncClient) -> dict[str, Any]:
         """A task that waits for its caller."""
         _, sent = await self.ask(http, "SendMessage", message=user_message("ask"))
@@ -200,9 +207,8 @@ async def test_a_client_that_leaves_gives_its_place_back(running: Running) -> No
     ada = await running.caller("ada")
     task = await running.asking(ada)
 
-    params = {"id": task["id"], "currentGeneration": task["generation"]}
     async with asyncio.timeout(BOUND), asyncio.TaskGroup() as group:
-        waiting = group.create_task(running.ask(ada, "GetTask", **params))
+        waiting = group.create_task(running.waits(ada, task))
         other = await running.caller("ada", "ada-2")
         while await running.may_stream(other):
             pass
@@ -215,8 +221,7 @@ async def test_a_key_that_is_revoked_during_the_wait_gets_no_answer(running: Run
     ada, again = await running.caller("ada"), await running.caller("ada", "ada-2")
     task = await running.asking(ada)
     async with asyncio.timeout(BOUND), asyncio.TaskGroup() as group:
-        params = {"id": task["id"], "currentGeneration": task["generation"]}
-        waiting = group.create_task(running.ask(ada, "GetTask", **params))
+        waiting = group.create_task(running.waits(ada, task))
         while await running.may_stream(again):
             pass
         await revoke(running.gateway, "ada")

@@ -5,7 +5,7 @@ import json
 import re
 import sqlite3
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,8 +15,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from storage.postgres.session import Session
+from storage.postgres.text import Call
 from storage.read import pool
-from storage.write import writer
+from storage.write import file_store
 from tests.a2a_client import A2A, a2a_http, text_of, user_message
 from tests.interaction.harness import Binding, Gateway, Rest
 from tests.interaction.test_keys import ASKED, issue
@@ -60,8 +62,9 @@ def seen_statements() -> Iterator[list[str]]:
     """All statements of connections opened in the block, with their values."""
     seen: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((pool, "_connect"), (writer, "connect")):
+        for module, name in ((pool, "_connect"), (file_store, "connect")):
             patch.setattr(module, name, _tracing(getattr(module, name), seen))
+        patch.setattr(Session, "run", _noting(Session.run, seen))
         yield seen
 
 
@@ -72,6 +75,14 @@ def _tracing(connect: Callable[..., sqlite3.Connection], seen: list[str]) -> Cal
         return connection
 
     return connect_and_trace
+
+
+def _noting(run: Callable[..., Any], seen: list[str]) -> Callable[..., Any]:
+    def note_and_run(session: Session, calls: Sequence[Call], **how: Any) -> Any:
+        seen.extend(f"{call.text.sql.decode()} {call.parameters}" for call in calls)
+        return run(session, calls, **how)
+
+    return note_and_run
 
 
 @pytest.fixture
@@ -235,8 +246,12 @@ async def test_a_foreign_context_is_unknown_to_the_admin_api(two: Two, method: s
 
 
 _BESIDE = ("BEGIN", "COMMIT", "PRAGMA data_version")
-_UPKEEP = re.compile("api_key|FROM process|INTO process|lease_until|cancel_asked|'accepted'")
-"""Background statements: leases, turns of other processes, and the check of the key."""
+_UPKEEP = re.compile(
+    "api_key|FROM process|INTO process|lease_until|cancel_asked|'accepted'"
+    "|^(BEGIN|COMMIT|ROLLBACK) |pg_current_snapshot|ledger_writer|FOR NO KEY UPDATE"
+)
+"""Background statements: leases, turns of other processes, and the check of the key; on PostgreSQL what a group of statements
+has around it, too."""
 
 
 async def statements_of(two: Two, ask_once: Callable[[], Awaitable[object]], given: str) -> list[str]:

@@ -199,7 +199,7 @@ async def test_12_a_hostile_id_is_data(core: Core, tmp_path: Path, hostile: str)
     for operation in (core.get, core.cancel, core.subscribe):
         with pytest.raises(TaskNotFound):
             await operation(hostile)
-    assert files(tmp_path) == {"ledger.db"}
+    assert files(tmp_path) <= {"ledger.db"}
 
 
 async def test_13_what_happens_to_one_agents_thread_leaves_the_others_alone(core: Core) -> None:

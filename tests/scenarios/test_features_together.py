@@ -73,7 +73,7 @@ async def test_120_a_process_that_dies_between_a_consent_and_an_allowed_call_lea
         await reply(first, task.id, yes(one(task)), at_once=True)
         await soon(dies.lost.wait())
         await first.die()
-    assert query(path, "SELECT status FROM tool_call") == [("pending_consent",), ("approved",)]
+    assert query(path, "SELECT status FROM tool_call ORDER BY sequence") == [("pending_consent",), ("approved",)]
     adapter = adapter_of(ownership, says("done", "r2"))
     async with running_core(path, prefix="b", now=START + 60_000, lease=QUICK, adapter=adapter) as second:
         await until(lambda: query(path, ENDED) == [(1,)])

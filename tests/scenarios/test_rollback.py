@@ -240,7 +240,10 @@ async def test_133_rollback_of_several_rounds_goes_back_to_where_the_turn_began(
     assert adapter.sent[4] == (("r0", ["U 2"]) if ownership is BR else (None, ["U 0", "A A0", "U 2"]))
     assert query(core.path, JOBS) == ([("r1",), ("r2",)] if ownership is BR else [])
     assert (handle(core), box.ran) == ("r4" if ownership is BR else None, ["one", "two"])
-    assert query(core.path, "SELECT name, status FROM tool_call") == [("one", "completed"), ("two", "completed")]
+    assert query(core.path, "SELECT name, status FROM tool_call ORDER BY sequence") == [
+        ("one", "completed"),
+        ("two", "completed"),
+    ]
     assert (await core.get(first.id)).status.state is TaskState.CANCELED
     assert violations(core.path) == []
 

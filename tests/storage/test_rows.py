@@ -17,6 +17,7 @@ from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.rows import LedgerRows, Progress, Row, RowTable
 from storage.compiled import TABLES
 from storage.row_tables import ROW_TABLES
+from storage.schema.open import prepare
 from storage.schema.tables import Row as Tables
 from storage.statement import Value
 from tests.ledgers.fixture import sql_file
@@ -94,6 +95,9 @@ def filled(make: Callable[[str], Store], tmp_path: Path) -> Filled:
         file = tmp_path / "release.db"
         with closing(sqlite3.connect(file)) as connection:
             connection.executescript(sql_file("0.1.0").read_text())
+        prepare(file, 5000, auto_migrate=True)
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute("INSERT INTO duty VALUES ('retention', 'gone', 7)")
             connection.execute("INSERT INTO delete_job VALUES ('job', 'echo', ?, NULL, 3)", (ODD,))
             connection.execute(
                 "INSERT INTO withdrawal VALUES ('w', 'echo', 'thread', ?, 'run', 7, 0)", (f"\ufdd0{ODD}",)

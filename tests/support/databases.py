@@ -150,16 +150,11 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-_ends: list[subprocess.Popen[bytes]] = []
-
-
 def _end_with(owner: str, folder: Path) -> None:
     """Leaves a process behind that cleans up when the owner of the run has ended, also if it was killed."""
     command = [sys.executable, "-m", __name__, owner, str(folder)]
     quiet = subprocess.DEVNULL
-    _ends.append(
-        subprocess.Popen(command, cwd=_PROJECT, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
-    )
+    subprocess.run(command, cwd=_PROJECT, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, check=True)
 
 
 def _clean_up(owner: int, folder: Path) -> None:
@@ -173,5 +168,5 @@ def _clean_up(owner: int, folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and os.fork() == 0:
     _clean_up(int(sys.argv[1]), Path(sys.argv[2]))

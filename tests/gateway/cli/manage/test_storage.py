@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from storage.compiled import TABLES
+from storage.schema.open import prepare
 from tests.a2a_client import A2A, a2a_http, text_of
 from tests.gateway.cli.conftest import Call, CommandLine
 from tests.gateway.cli.pseudo_terminal import terminal
@@ -34,7 +35,7 @@ def source(tmp_path: Path) -> str:
     path = tmp_path / "release.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(sql_file("0.1.0").read_text())
-        connection.execute("PRAGMA journal_mode = WAL")
+    prepare(path, 5000, auto_migrate=True)
     return f"sqlite:///{path}"
 
 

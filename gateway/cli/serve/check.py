@@ -96,7 +96,8 @@ def check_file(file: Path, *, live: bool, show: bool) -> None:
         sys.stdout.write(visible(dump(config)))
     # With --print, standard output holds a configuration and nothing else.
     verdict = sys.stderr if show else sys.stdout
-    verdict.write(visible(f"{file}: ok; agents: {', '.join(config.agents)}\n"))
+    kept = "" if Registry().ledger(config.storage.url).keeps else f"; storage {config.storage.address}: nothing is kept"
+    verdict.write(visible(f"{file}: ok; agents: {', '.join(config.agents)}{kept}\n"))
     if live:
         findings, listings = asyncio.run(_probe_all(config))
         verdict.writelines(visible(f"{file}: {path}: {text}\n") for path, (code, text) in findings.items() if not code)

@@ -203,7 +203,10 @@ def cannot_listen(error: OSError, host: str, port: int) -> Stop:
 
 def _log_ready(config: GatewayConfig, url: str) -> None:
     cards = {name: f"{url}/a2a/{name}/.well-known/agent-card.json" for name in config.agents}
-    log.info("start.ready", url=url, host=config.server.host, public_url=config.server.public_url, cards=cards)
+    kept = Registry().ledger(config.storage.url).keeps
+    log.info(
+        "start.ready", url=url, host=config.server.host, public_url=config.server.public_url, cards=cards, kept=kept
+    )
 
 
 def _announce(config: GatewayConfig, file: Path | None, url: str) -> None:
@@ -214,8 +217,11 @@ def _announce(config: GatewayConfig, file: Path | None, url: str) -> None:
     key = "" if config.auth.mode == "none" else " --key KEY"
     lines = [f"a2a-gateway serves {len(names)} {'agent' if len(names) == 1 else 'agents'} on {bound}{cards}"]
     lines += [f"  {url}/a2a/{name}/.well-known/agent-card.json" for name in names]
+    keeps = Registry().ledger(config.storage.url).keeps
+    if not keeps:
+        lines += [f"The storage is {config.storage.address}: nothing is kept when the gateway ends"]
     lines += [f"Try: {program()} stream -u {url} -a {names[0]}{key} 'Hello'"]
-    if key and file is not None:
+    if key and file is not None and keeps:
         option = "" if file == DEFAULT_FILE else f" -c {shlex.quote(str(file))}"
         lines += [f"A key: {program()} keys create NAME{option}"]
     sys.stderr.write(visible("\n".join(lines)) + "\n")

@@ -4,9 +4,8 @@ every stream shows the whole log, every task completes, no tool runs twice."""
 import asyncio
 import random
 import signal
-import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.faults.unfinished import all_ended
 from tests.invariants import violations
 from tests.running import Child
 from tests.support.polling import interval
+from tests.support.rows import query
 
 pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.fault("R2")]
 
@@ -201,11 +201,11 @@ async def _world(folder: Path) -> AsyncIterator[World]:
 
 
 def _schema(database: Path) -> str:
-    with closing(sqlite3.connect(database)) as connection:
-        version: str = connection.execute("SELECT version_num FROM alembic_version").fetchone()[0]
-    return version
+    [(version,)] = query(database, "SELECT version_num FROM alembic_version")
+    return str(version)
 
 
+@pytest.mark.sqlite("on PostgreSQL there is no version before this one")
 async def test_a_new_version_takes_over_under_traffic_and_is_taken_back(tmp_path: Path) -> None:
     new = await asyncio.to_thread(next_version, tmp_path / "next")
     (tmp_path / "run").mkdir()
@@ -251,10 +251,7 @@ async def _count(fleet: Fleet, context: str, number: int, key: str = "turns") ->
 
 def _every_turn_has_its_label(database: Path) -> None:
     """Whichever version has written it, since there are labels."""
-    with closing(sqlite3.connect(database)) as connection:
-        turns, labels = connection.execute(
-            "SELECT (SELECT count(*) FROM turn), (SELECT count(*) FROM label)"
-        ).fetchone()
-        [(last,)] = connection.execute("SELECT id FROM turn ORDER BY accepted_at DESC, rowid DESC LIMIT 1")
-        assert connection.execute("SELECT 1 FROM label WHERE turn = ?", (last,)).fetchone() == (1,)
+    [(turns, labels)] = query(database, "SELECT (SELECT count(*) FROM turn), (SELECT count(*) FROM label)")
+    [(last,)] = query(database, "SELECT id FROM turn ORDER BY accepted_at DESC, id DESC LIMIT 1")
+    assert query(database, "SELECT 1 FROM label WHERE turn = ?", last) == [(1,)]
     assert 0 < labels < turns

@@ -304,6 +304,7 @@ SCHEMA = (
     'CREATE TABLE withdrawal ( id TEXT NOT NULL, agent TEXT NOT NULL, thread TEXT NOT NULL, handle TEXT NOT NULL, run TEXT NOT NULL, due_at INTEGER NOT NULL, attempts INTEGER NOT NULL, CONSTRAINT pk_withdrawal PRIMARY KEY (id) ) STRICT',
     'CREATE INDEX ix_withdrawal_due_at ON withdrawal (due_at)',
     'CREATE INDEX ix_withdrawal_thread ON withdrawal (thread)',
+    'CREATE TABLE duty ( name TEXT NOT NULL, holder TEXT NOT NULL, until INTEGER NOT NULL, CONSTRAINT pk_duty PRIMARY KEY (name) ) STRICT',
 )
-VERSION = '0008'
+VERSION = '0009'
 OLDEST = 1

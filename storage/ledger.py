@@ -12,7 +12,8 @@ from storage import compiled
 from storage.read.pool import OLDEST, Readers
 from storage.schema import backup
 from storage.schema.access import obstacle
-from storage.schema.open import prepare, usable
+from storage.schema.open import prepare
+from storage.schema.version import usable
 from storage.settings import SqliteSettings
 from storage.stored_ledger import StoredLedger
 from storage.write.file_store import FileStore

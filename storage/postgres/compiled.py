@@ -219,6 +219,7 @@ SCHEMA = (
     'CREATE TABLE context ( id TEXT COLLATE "C" NOT NULL, tenant TEXT COLLATE "C" NOT NULL, principal TEXT COLLATE "C" NOT NULL, public_id TEXT COLLATE "C" NOT NULL, state TEXT COLLATE "C" NOT NULL, created_at BIGINT NOT NULL, last_used_at BIGINT NOT NULL, expires_at BIGINT, CONSTRAINT pk_context PRIMARY KEY (id), CONSTRAINT uq_context_tenant_principal_public_id UNIQUE (tenant, principal, public_id), CONSTRAINT ck_context_state CHECK ((state = \'open\' OR state = \'closed\' OR state = \'expired\' OR state = \'deleted\')) )',
     'CREATE TABLE delete_job ( id TEXT COLLATE "C" NOT NULL, adapter TEXT COLLATE "C" NOT NULL, handle TEXT COLLATE "C" NOT NULL, due_at BIGINT, attempts BIGINT NOT NULL, CONSTRAINT pk_delete_job PRIMARY KEY (id) )',
     'CREATE INDEX ix_delete_job_due_at ON delete_job (due_at)',
+    'CREATE TABLE duty ( name TEXT COLLATE "C" NOT NULL, holder TEXT COLLATE "C" NOT NULL, until BIGINT NOT NULL, CONSTRAINT pk_duty PRIMARY KEY (name) )',
     'CREATE TABLE process ( id TEXT COLLATE "C" NOT NULL, alive_until BIGINT NOT NULL, CONSTRAINT pk_process PRIMARY KEY (id) )',
     'CREATE INDEX ix_process_alive_until ON process (alive_until)',
     'CREATE TABLE secret ( name TEXT COLLATE "C" NOT NULL, value BYTEA NOT NULL, CONSTRAINT pk_secret PRIMARY KEY (name) )',

@@ -67,7 +67,7 @@ async def open_ledger(settings: PostgresSettings, auto_migrate: bool) -> AsyncGe
     readers = PostgresReaders(connect, settings.readers)
     try:
         await writer.open()
-        yield PostgresLedger(store, writer, readers, Listener(connect, readers.version))
+        yield PostgresLedger(store, writer, readers, Listener(connect, readers.version, readers.notify))
     finally:
         try:
             await writer.close()
@@ -82,7 +82,7 @@ def _prepare(settings: PostgresSettings, auto_migrate: bool) -> tuple[Connect, t
     except (Failure, Lost) as error:
         raise unavailable("the database does not open", error) from error
     try:
-        schema.prepare(session, settings.database_schema, auto_migrate=auto_migrate)
+        schema.prepare(session, settings, pooled=bool(begin), auto_migrate=auto_migrate)
     finally:
         session.close()
     return connect, begin

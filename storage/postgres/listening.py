@@ -1,8 +1,8 @@
 """What other processes have committed, as PostgreSQL tells it. Law: a notification is a hint behind a commit; that they are
 heard is tried all the time, and while they are not, the database is asked.
 
-A pooler that gives each transaction another connection takes the wish to be told, and tells nothing. So the connection tells
-itself something now and then: until it hears that, the number of all commits is polled.
+A pooler that gives each transaction another connection takes the wish to be told, and tells nothing. So another connection
+sends a notification now and then: until that is heard, the number of all commits is polled.
 """
 
 import asyncio
@@ -12,10 +12,12 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 import structlog
 from msgspec import json
 
+from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.port import Changed
 from storage.postgres import sql
 from storage.postgres.errors import Failure, Lost, unavailable
@@ -27,7 +29,7 @@ _POLL = 0.1
 """Seconds between two looks at the number of all commits."""
 
 _PING = 5.0
-"""Seconds between two notifications to itself, and within which each is heard."""
+"""Seconds between two notifications of the gateway to itself, and within which each is heard."""
 
 log = structlog.get_logger("storage.postgres.listening")
 
@@ -36,19 +38,32 @@ class Listener:
     """One reader of the changes at a time."""
 
     def __init__(
-        self, connect: Callable[[], Session], version: Callable[[], Awaitable[int]], ping: float = _PING
+        self,
+        connect: Callable[[], Session],
+        version: Callable[[], Awaitable[int]],
+        notify: Callable[[str], Awaitable[None]],
+        ping: float = _PING,
     ) -> None:
-        """`version` is a number that changes with every commit. `connect` raises Lost."""
+        """`version` is a number that changes with every commit, `notify` sends a notification on another connection; both raise
+        LedgerUnavailable. `connect` raises Lost."""
         self._connect = connect
         self._version = version
+        self._notify = notify
         self._ping = ping
         self.hears = False
         """Whether notifications arrive."""
 
     async def changes(self, wanted: Callable[[], Awaitable[object]]) -> AsyncGenerator[Changed, None]:
         """As `EventReads.changes`."""
-        told = _Told(asyncio.get_running_loop())
-        thread = _Thread(self._connect, self._ping, told.tell, self._found)
+        loop = asyncio.get_running_loop()
+        told, pings = _Told(loop), set[asyncio.Task[None]]()
+
+        def ping(word: str) -> None:
+            sent = loop.create_task(self._sent(word))
+            pings.add(sent)
+            sent.add_done_callback(pings.discard)
+
+        thread = _Thread(self._connect, self._ping, told.tell, partial(call_in_loop, loop, ping), self._found)
         thread.start()
         try:
             seen = None
@@ -70,6 +85,11 @@ class Listener:
         finally:
             self.hears = False
             thread.stop()
+
+    async def _sent(self, word: str) -> None:
+        # What does not arrive is not heard either.
+        with suppress(LedgerUnavailable):
+            await self._notify(word)
 
     def _found(self, hears: bool) -> None:
         """Called from the thread."""
@@ -136,11 +156,13 @@ class _Thread:
         connect: Callable[[], Session],
         ping: float,
         tell: Callable[..., None],
+        send: Callable[[str], None],
         found: Callable[[bool], None],
     ) -> None:
         self._connect = connect
         self._every = ping
         self._tell = tell
+        self._send = send
         self._found = found
         self._word = f"{sql.PING}{secrets.token_hex(8)}"
         self._woken, self._wake = socket.socketpair()
@@ -178,7 +200,7 @@ class _Thread:
                         self._found(False)
                         self._tell(None)
                     answered, due = False, time.monotonic() + self._every
-                    session.one(bound(sql.NOTIFY, {"payload": self._word}))
+                    self._send(self._word)
                 for payload in session.heard(max(0.0, due - time.monotonic()), self._woken.fileno()):
                     if payload == self._word:
                         answered = True

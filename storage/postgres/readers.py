@@ -57,6 +57,10 @@ class PostgresReaders:
         [[(number,)]] = await self._short.fetch(bound(sql.VERSION, {}))
         return int(number)
 
+    async def notify(self, payload: str) -> None:
+        self._refuse_when_closed()
+        await self._short.fetch(bound(sql.NOTIFY, {"payload": payload}))
+
     async def format(self) -> list[Row]:
         """The version of the schema, and the oldest version of the code that may use it."""
         self._refuse_when_closed()

@@ -1,5 +1,7 @@
 """Makes or checks the schema of a database. Law: as in `storage.schema.open`; of the gateways that start at once one makes it,
 while the others wait.
+
+A migration takes the same lock.
 """
 
 from gateway.ledger.errors import LedgerUnavailable
@@ -7,15 +9,19 @@ from storage.compiled import OLDEST, VERSION
 from storage.postgres.compiled import SCHEMA
 from storage.postgres.errors import Failure, Lost, unavailable
 from storage.postgres.session import Session
+from storage.postgres.settings import PostgresSettings
 from storage.postgres.sql import FORMAT
 from storage.postgres.text import Prepared, bound, plain
-from storage.schema.open import usable
+from storage.schema.version import usable
 from storage.statement import Row, Value
 
 _WHAT = "the schema of the database cannot be read or made"
 
 _OLDEST_SERVER = 130000
 """PostgreSQL 13: the first with `pg_current_snapshot`."""
+
+_WAIT = plain("SET LOCAL lock_timeout = 0")
+"""For a migration in another process, which may take longer than a statement waits for a row."""
 
 _LOCK = plain("SELECT pg_advisory_xact_lock(hashtext('a2a-gateway'), hashtext($1))", "schema")
 _BEGIN, _COMMIT, _ROLLBACK = plain("BEGIN"), plain("COMMIT"), plain("ROLLBACK")
@@ -27,8 +33,12 @@ _NEW_VERSION = plain("INSERT INTO alembic_version VALUES ($1)", "version")
 _NEW_FORMAT = plain("INSERT INTO ledger_format VALUES ($1)", "oldest")
 
 
-def prepare(session: Session, schema: str, *, auto_migrate: bool) -> str:
-    """The version of the schema, after making it. Raises: LedgerUnavailable when it has another version."""
+def prepare(session: Session, settings: PostgresSettings, *, pooled: bool, auto_migrate: bool) -> str:
+    """The version of the schema, after making or migrating it. `pooled`: connections have no settings of their own.
+
+    Raises: LedgerUnavailable when it has or gets another version.
+    """
+    schema = settings.database_schema
     try:
         [(encoding, server)] = session.one(bound(_ENCODING, {}))
         if encoding != "UTF8":
@@ -46,13 +56,19 @@ def prepare(session: Session, schema: str, *, auto_migrate: bool) -> str:
             )
         _run(session, _BEGIN)
         try:
+            _run(session, _WAIT)
             _run(session, _LOCK, schema=schema)
-            return _version(session, schema, auto_migrate=auto_migrate)
+            fits = _fits(session, schema, auto_migrate=auto_migrate)
         finally:
             if session.usable:
                 session.run([bound(_COMMIT, {})])
     except (Failure, Lost) as error:
         raise unavailable(_WHAT, error) from error
+    if fits:
+        return VERSION
+    from storage.schema.migrate_postgres import migrate
+
+    return migrate(settings, pooled=pooled, auto_migrate=auto_migrate)
 
 
 def check(found: list[Row]) -> None:
@@ -61,7 +77,8 @@ def check(found: list[Row]) -> None:
         raise LedgerUnavailable(f"the schema has version {found!r} and not {VERSION!r}")
 
 
-def _version(session: Session, schema: str, *, auto_migrate: bool) -> str:
+def _fits(session: Session, schema: str, *, auto_migrate: bool) -> bool:
+    """Makes the schema where there is none."""
     [(tables,)] = _run(session, _TABLES, schema=schema)
     if tables == 0:
         if not auto_migrate:
@@ -70,14 +87,14 @@ def _version(session: Session, schema: str, *, auto_migrate: bool) -> str:
             _run(session, plain(statement))
         _run(session, _NEW_VERSION, version=VERSION)
         _run(session, _NEW_FORMAT, oldest=OLDEST)
-        return VERSION
+        return True
     [(known,)] = _run(session, _HAS_VERSION, schema=schema)
-    if not known:
+    found = _run(session, FORMAT) if known else []
+    if len(found) != 1:
         raise LedgerUnavailable(
             f"the schema {schema!r} has tables of something else: name a schema of the gateway's own"
         )
-    check(_run(session, FORMAT))
-    return VERSION
+    return usable(*found[0])
 
 
 def _run(session: Session, text: Prepared, **values: Value) -> list[Row]:

@@ -17,7 +17,7 @@ from storage.compiled import VERSION
 from storage.connection import OLDEST_USER
 from storage.errors import trouble, unavailable
 from storage.schema.access import obstacle
-from storage.schema.open import usable
+from storage.schema.version import usable
 
 _LOG_FILES = ("-wal", "-shm")
 _TIMEOUT = 5.0

@@ -1,5 +1,4 @@
-"""Makes or checks the schema of a database file. Law: a newer schema is not changed, and used only if it declares that it
-only adds to this version.
+"""Makes or checks the schema of a database file. Law: a newer schema is not changed, and used only as `usable` says.
 
 An empty file gets the compiled schema; only an older version needs the migrations and their imports.
 """
@@ -11,6 +10,7 @@ from pathlib import Path
 from gateway.ledger.errors import LedgerUnavailable
 from storage.compiled import OLDEST, SCHEMA, VERSION
 from storage.connection import OLDEST_USER, connect
+from storage.schema.version import usable
 
 _OLDEST_SQLITE = (3, 37)
 """The first with STRICT tables."""
@@ -32,12 +32,6 @@ def prepare(path: Path, busy_timeout_ms: int, *, auto_migrate: bool) -> str:
     from storage.schema.migrate import migrate
 
     return migrate(path, busy_timeout_ms, auto_migrate=auto_migrate)
-
-
-def usable(version: str, oldest: int) -> bool:
-    """Whether this code may use a schema of this version. `oldest` is the oldest version of the code that may use the
-    schema, or 0 when it is not declared."""
-    return version == VERSION or (version > VERSION and 0 < oldest <= int(VERSION))
 
 
 def _fits(connection: sqlite3.Connection, *, auto_migrate: bool) -> bool:

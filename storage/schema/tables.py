@@ -163,6 +163,14 @@ class Process(Row, table=True):
     alive_until: int = _integer()
 
 
+class Duty(Row, table=True):
+    """Work that one process at a time does for all on the ledger: `holder`, until `until`. Without a row nobody does it."""
+
+    name: str = _text(primary_key=True)
+    holder: str = _text()
+    until: int = _integer()
+
+
 class Turn(Row, table=True):
     """A turn. `number` grows within the thread. Long columns come last: a query without them does not read them.
 
@@ -430,7 +438,7 @@ for _each in _table.values():
 context, thread, task, turn = _table["context"], _table["thread"], _table["task"], _table["turn"]
 input_, service_call, tool_call = _table["input"], _table["service_call"], _table["tool_call"]
 history_item, event, process = _table["history_item"], _table["event"], _table["process"]
-secret, api_key = _table["secret"], _table["api_key"]
+duty, secret, api_key = _table["duty"], _table["secret"], _table["api_key"]
 delete_job, withdrawal, push_config = _table["delete_job"], _table["withdrawal"], _table["push_config"]
 
 PUSH_DUE = (

@@ -28,9 +28,15 @@ def upgrade() -> None:
     op.add_column("turn", sa.Column("note", sa.Text(), nullable=True))
     op.create_index("ix_turn_note", "turn", ["note"])
     op.create_table("label", sa.Column("turn", sa.Text(), primary_key=True), sqlite_strict=True)
-    op.execute(
-        "CREATE TRIGGER label_turn AFTER INSERT ON turn BEGIN INSERT INTO label (turn) VALUES (NEW.id); END"
-    )
+    insert = "INSERT INTO label (turn) VALUES (NEW.id)"
+    if op.get_bind().dialect.name == "sqlite":
+        op.execute(f"CREATE TRIGGER label_turn AFTER INSERT ON turn BEGIN {{insert}}; END")
+    else:
+        op.execute(
+            "CREATE FUNCTION label_turn() RETURNS trigger LANGUAGE plpgsql AS "
+            f"$$ BEGIN {{insert}}; RETURN NULL; END $$"
+        )
+        op.execute("CREATE TRIGGER label_turn AFTER INSERT ON turn FOR EACH ROW EXECUTE FUNCTION label_turn()")
 '''
 
 _NEWER_STATE = """

@@ -20,7 +20,7 @@ from sqlalchemy import NullPool, create_engine
 from gateway.foundation.clock import Clock
 from gateway.push.secrets import SecretBox
 from storage.compiled import VERSION
-from storage.schema.migrate import configuration
+from storage.schema.upgrade import configuration
 from tests.a2a_client import A2A, COMPLETED, Json, Refused, a2a_http, streamed_text, text_of, why
 from tests.faults.unfinished import all_ended
 from tests.invariants import violations

@@ -1,4 +1,4 @@
-"""Alembic runs this for every migration, on the connection that `storage.schema.migrate` gives it."""
+"""Alembic runs this for every migration, on the connection that `storage.schema.upgrade` gives it."""
 
 from alembic import context
 

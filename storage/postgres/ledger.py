@@ -7,15 +7,13 @@ from functools import partial
 
 import structlog
 
-from gateway.ledger.port import Changed, Ledger, LedgerFactory
+from gateway.ledger.port import Changed, Ledger
 from storage import compiled
 from storage.postgres import schema, sql
-from storage.postgres.backup import back_up, restore
 from storage.postgres.errors import Failure, Lost, unavailable
 from storage.postgres.groups import GroupStore
 from storage.postgres.listening import Listener
 from storage.postgres.readers import PostgresReaders
-from storage.postgres.rows import open_rows
 from storage.postgres.session import Session
 from storage.postgres.settings import PostgresSettings
 from storage.postgres.text import Call, bound
@@ -116,13 +114,3 @@ def _connect(settings: PostgresSettings, *, pooled: bool) -> Connect:
         settings.statement_timeout + _MARGIN,
         prepares=not pooled,
     )
-
-
-factory = LedgerFactory(
-    settings=PostgresSettings,
-    open=open_ledger,
-    back_up=back_up,
-    restore=restore,
-    scales_out=True,
-    rows=open_rows,
-)

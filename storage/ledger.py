@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 
 from gateway.foundation.clock import Clock
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.port import Changed, Ledger, LedgerFactory
+from gateway.ledger.rows import LedgerRows
 from storage import compiled
 from storage.read.pool import OLDEST, Readers
+from storage.rows import open_rows
 from storage.schema import backup
 from storage.schema.access import obstacle
 from storage.schema.open import prepare
@@ -101,4 +103,11 @@ def problem(settings: SqliteSettings) -> str | None:
     return None if why is None else f"{str(settings.path)!r} cannot be opened: {why}"
 
 
-factory = LedgerFactory(settings=SqliteSettings, open=open_ledger, back_up=back_up, restore=restore, problem=problem)
+def rows(settings: SqliteSettings, make: bool) -> AbstractContextManager[LedgerRows]:
+    """As `LedgerFactory.rows`."""
+    return open_rows(settings.path, make)
+
+
+factory = LedgerFactory(
+    settings=SqliteSettings, open=open_ledger, back_up=back_up, restore=restore, problem=problem, rows=rows
+)

@@ -32,6 +32,7 @@ from gateway.http.request_log import RequestLine, RequestLog
 from gateway.http.routes import NOT_FOUND, routes
 from gateway.ledger.port import Ledger
 from gateway.maintenance.backend_deletions import Deletions
+from gateway.maintenance.duties import Duties
 from gateway.maintenance.expiry import QuestionExpiry
 from gateway.maintenance.retention import Retention
 from gateway.maintenance.withdrawals import Withdrawals
@@ -92,13 +93,15 @@ class Gateway:
             quotas=self._quotas,
             push_configs=push.configs if push is not None else None,
         )
-        self._deletions = Deletions(ledger, self._agents, clock)
-        self._withdrawals = Withdrawals(ledger, self._agents, clock)
+        self._duties = duties = Duties(ledger, clock, runner.runtime.holder)
+        self._deletions = Deletions(ledger, self._agents, clock, duties)
+        self._withdrawals = Withdrawals(ledger, self._agents, clock, duties)
         self._contexts = Contexts(ledger, runner, fanout, clock)
         self._transfer = ContextTransfer(ledger, clock)
-        self._expiry = QuestionExpiry(ledger, runner, PausedTurns(ledger, runner, fanout, clock), clock, self._agents)
+        paused = PausedTurns(ledger, runner, fanout, clock)
+        self._expiry = QuestionExpiry(ledger, runner, paused, clock, duties, self._agents)
         self._refresh = CardRefresh(self._agents, clock, config.cards.refresh)
-        self._retention = Retention(ledger, self._contexts, clock, build.lifetimes(config))
+        self._retention = Retention(ledger, self._contexts, clock, duties, build.lifetimes(config))
         self._health = Health(ledger, self.drain)
         self._keys = KeyAuthentication(ledger, clock)
         self.app = ReloadableApp(self._loaded(config, agents, sources), self._wait_unused)
@@ -129,7 +132,7 @@ class Gateway:
         jobs += [self._keys.run(), self._refresh.run()]
         if self._push is not None:
             jobs.append(self._push.run(self.runner.runtime.changes))
-        async with self.app.open(), self.runner.running(), asyncio.TaskGroup() as group:
+        async with self.app.open(), self.runner.running(), self._duties.held(), asyncio.TaskGroup() as group:
             tasks = [group.create_task(job) for job in jobs]
             try:
                 yield

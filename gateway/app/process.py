@@ -3,10 +3,10 @@ messages at once; running turns have until the end of the grace."""
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import structlog
 from pydantic import BaseModel
@@ -17,7 +17,11 @@ from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid
 from gateway.config.storage import StorageConfig
+from gateway.foundation.tasks import Wait, first_of
 from gateway.http.server import HttpServer, Signals, listen
+
+if TYPE_CHECKING:
+    from gateway.app.workers.orders import Orders
 
 log = structlog.get_logger("gateway.app.process")
 
@@ -25,29 +29,32 @@ _GC_THRESHOLD = 50_000
 """Net new objects before the youngest generation is collected. A turn leaves no reference cycles, however it ends; but 200
 running turns allocate and free about 10,000 objects all the time, and looking at them each time took 7 % of the CPU."""
 
-_Wait = Coroutine[Any, Any, object] | asyncio.Task[None]
-
 _FIXED = ("server", "storage", "push", "logs")
 """Sections that change only with a restart."""
 
 
 async def serve(
-    config: GatewayConfig, on_ready: Callable[[str], None], reload: Callable[[], GatewayConfig] | None = None
+    config: GatewayConfig,
+    on_ready: Callable[[str], None],
+    reload: Callable[[], GatewayConfig] | None = None,
+    orders: "Orders | None" = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains. `on_ready` gets the URL under which this machine reaches
     the gateway.
 
-    `reload` reads the configuration again, at every SIGHUP and in a thread; it raises ConfigInvalid.
+    `reload` reads the configuration again, at every SIGHUP and in a thread; it raises ConfigInvalid. With `orders` this process
+    is one of several on the ports that they name.
 
     Raises: OSError when the address cannot be bound, ConfigInvalid as `open_grpc`, ValueError and LedgerUnavailable as
     `running`.
     """
-    bound = listen(config.server.host, config.server.port)
+    at = config if orders is None else on_ports(config, *orders.ports)
+    shared = orders is not None
+    bound = listen(at.server.host, at.server.port, shared=shared)
     with bound:
-        grpc = open_grpc(config)
-        ports = bound.getsockname()[1], None if grpc is None else grpc.port
-        served = config.model_copy(update={"server": config.server.bound_to(*ports)})
-        signals = Signals()
+        grpc = open_grpc(at, shared=shared)
+        served = on_ports(at, bound.getsockname()[1], None if grpc is None else grpc.port)
+        signals = orders or Signals()
         async with (
             running(served, Registry(), on_built=partial(_log_built, served)) as gateway,
             nullcontext() if grpc is None else gateway.serving_grpc(grpc),
@@ -63,10 +70,10 @@ async def serve(
                 async with asyncio.TaskGroup() as group:
                     serving = group.create_task(server.serve())
                     on_ready(served.server.local_url)
-                    waits: list[_Wait] = [signals.first.wait(), serving]
+                    waits: list[Wait] = [signals.first.wait(), serving]
                     if reload is not None:
                         waits.append(_reload_on_signal(gateway, config, served, signals.reload, reload))
-                    await _first_of(*waits)
+                    await first_of(*waits)
                     log.info("drain.begun", grace=config.server.shutdown_grace)
                     server.retire()
                     gateway.drain.set()
@@ -75,6 +82,11 @@ async def serve(
                         group.create_task(grpc.retire(config.server.shutdown_grace))
                     await _wait_drained(gateway, signals, config.server.shutdown_grace)
                     server.stop()
+
+
+def on_ports(config: GatewayConfig, port: int, grpc_port: int | None) -> GatewayConfig:
+    """The configuration with the ports that are served."""
+    return config.model_copy(update={"server": config.server.bound_to(port, grpc_port)})
 
 
 def _log_built(config: GatewayConfig) -> None:
@@ -131,16 +143,6 @@ async def _wait_drained(gateway: Gateway, signals: Signals, grace: float) -> Non
     """Returns when no turn runs or arrives, after the grace, or at a second signal."""
     try:
         async with asyncio.timeout(grace):
-            await _first_of(signals.second.wait(), gateway.runner.drained())
+            await first_of(signals.second.wait(), gateway.runner.drained())
     except TimeoutError:
         log.warning("drain.incomplete", grace=grace)
-
-
-async def _first_of(*waits: _Wait) -> None:
-    """Returns when one has ended, and cancels the others, except tasks, which belong to their own group."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [wait if isinstance(wait, asyncio.Task) else group.create_task(wait) for wait in waits]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task, wait in zip(tasks, waits, strict=True):
-            if task is not wait:
-                task.cancel()

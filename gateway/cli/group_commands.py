@@ -1,4 +1,4 @@
-"""The commands in groups: `agents`, `tasks`, `contexts`, `push` and `keys`. Law: imports nothing but typer, as `commands`."""
+"""The commands in groups, from `agents` to `storage`. Law: imports nothing but typer, as `commands`."""
 
 from pathlib import Path
 from typing import Annotated, get_args
@@ -14,7 +14,8 @@ tasks = CommandGroup("tasks", "See, watch and cancel the tasks of an agent.")
 contexts = CommandGroup("contexts", "See, move and delete conversations.")
 push = CommandGroup("push", "See push notifications, and post them again.")
 keys = CommandGroup("keys", "Make, list and revoke API keys.")
-GROUPS = (agents, tasks, contexts, push, keys)
+storage = CommandGroup("storage", "Move a database.")
+GROUPS = (agents, tasks, contexts, push, keys, storage)
 
 TaskId = Annotated[str, typer.Argument(metavar="ID", help="Id of the task.")]
 ContextId = Annotated[str, typer.Argument(metavar="ID", help="Id of the context.")]
@@ -282,3 +283,25 @@ def revoke_key(name: parameters.KeyName, file: parameters.ConfigFile = parameter
     from gateway.cli.manage.keys import revoke
 
     revoke(file, name)
+
+
+@storage.command(
+    "copy",
+    "a2a-gateway storage copy gateway.yaml postgresql://gateway@db.example.com/gateway",
+    "a2a-gateway storage copy sqlite:///data/gateway.db new/gateway.yaml",
+    "a2a-gateway storage copy old.yaml new.yaml --json | jq .rows",
+)
+def copy_storage(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="URL of a database, or a configuration file.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="As FROM; an empty database, or one to be made.")],
+    output: parameters.Listing = Output.text,
+) -> None:
+    """Copy a database into another one.
+
+    It copies everything, also to a database of another kind. Stop the gateways first: it refuses while a process works on
+    either of them. FROM is only read. TO must be empty, and no gateway opens it before all of it is copied and found equal.
+    A copy that was interrupted goes on with the same command.
+    """
+    from gateway.cli.manage.storage import copy_storage as copy_all
+
+    copy_all(source, target, output)

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
-from pydantic_core import Url, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError, Url, ValidationError
 
 from gateway.a2a.nesting import DEEPEST
 from gateway.config.agents import AgentConfig
@@ -14,6 +14,7 @@ from gateway.config.card_signing import CardSigningConfig
 from gateway.config.connections import ConnectionSettings, SecretHeaders
 from gateway.config.problems import Problem
 from gateway.config.settings import (
+    EXPECTED,
     MOST,
     Count,
     CountOrZero,
@@ -36,6 +37,8 @@ from gateway.foundation.clock import ID_LENGTH
 from gateway.foundation.tls import check_certificate
 
 Port = Annotated[int, Field(ge=0, le=65535)]
+
+_MOST_WORKERS = 256
 
 _SMALLEST_DEPTH = 8
 """Levels of the deepest request that only has what A2A defines: credentials for push notifications, sent with a message."""
@@ -78,6 +81,15 @@ def _in_ascii(url: str) -> str:
     return parts._replace(netloc=f"{host}{port}").geturl()
 
 
+def _workers(value: object) -> object:
+    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST_WORKERS):
+        return value
+    raise PydanticCustomError(EXPECTED, f"must be a number of processes from 1 to {_MOST_WORKERS}, or auto")
+
+
+Workers = Annotated[Literal["auto"] | Annotated[int, Field(ge=1, le=_MOST_WORKERS)], BeforeValidator(_workers)]
+
+
 class TlsConfig(Settings):
     """The certificate of a server."""
 
@@ -113,6 +125,11 @@ class ServerConfig(Settings):
     )
     shutdown_grace: Duration = Field(
         duration("30s"), description="How long running turns may take to end after SIGTERM."
+    )
+    workers: Workers = Field(
+        1,
+        description="Processes that serve the port: a number, or `auto` for one for each core that may be used. More than one "
+        "needs a storage that does more with them, such as PostgreSQL; on another `auto` is one.",
     )
     grpc: GrpcConfig | None = Field(None, description="A port for A2A over gRPC; none when not given.")
 

@@ -109,7 +109,9 @@ def _entry(section: Section, kind: str, common: Schema, settings: Schema) -> Sch
 
 def _storage(kind: str, common: Schema, settings: Schema) -> Schema:
     """The section with a URL of this kind. It has to be given where the default is of another kind."""
-    url = common["properties"]["url"] | settings["properties"]["url"] | {"pattern": f"^{re.escape(kind)}:"}
+    url = common["properties"]["url"] | settings["properties"]["url"]
+    if "const" not in url:
+        url["pattern"] = f"^{re.escape(kind)}:"
     required = [name for name in settings.get("required", ()) if name != "url"]
     if kind != storage_scheme({}):
         required = ["url", *required]

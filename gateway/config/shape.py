@@ -19,7 +19,7 @@ from gateway.config.agents import AgentCommon
 from gateway.config.gateway import GatewayConfig
 from gateway.config.problems import KeyPath, Place, display
 from gateway.config.settings import EXPECTED, duration, duration_text, size, size_text
-from gateway.config.storage import DEFAULT_URL, StorageCommon
+from gateway.config.storage import DEFAULT_URL, TEMPORARY, StorageCommon
 from gateway.config.tools import ToolCommon
 from gateway.config.yaml import scalar
 from gateway.foundation.text import did_you_mean
@@ -114,6 +114,8 @@ def settings_model(plugins: PluginTypes, data: object, section: Section, entry: 
 def storage_scheme(storage: object) -> str | None:
     """The scheme of the URL in the section; None where that has none."""
     url = storage.get("url", DEFAULT_URL) if isinstance(storage, dict) else None
+    if url == TEMPORARY:
+        return TEMPORARY
     found = _SCHEME.match(url) if isinstance(url, str) else None
     return found and found[1]
 

@@ -7,6 +7,8 @@ from gateway.config.settings import Duration, LongKey, Settings, Text, duration
 from gateway.ledger.leases import LONGEST_LEASE
 
 DEFAULT_URL = "sqlite:///./data/gateway.db"
+TEMPORARY = "temporary"
+"""The one URL without more than its scheme."""
 
 
 class StorageCommon(Settings):

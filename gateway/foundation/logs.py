@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import reprlib
+import select
 import sys
 import threading
 import time
@@ -49,6 +50,7 @@ class LogLine(msgspec.Struct, kw_only=True, gc=False):
     event: str
     level: str = "info"
     timestamp: str = ""
+    worker: int | msgspec.UnsetType = msgspec.UNSET
 
 
 TimedLine: TypeAlias = tuple[int, LogLine]
@@ -87,10 +89,12 @@ class _Stderr:
             with suppress(OSError, ValueError, AttributeError):
                 sys.stderr.write(text)
             return
-        data = memoryview(text.encode(self._encoding, "backslashreplace"))
+        data = text.encode(self._encoding, "backslashreplace")
         with self._lock, suppress(OSError):
-            while data:
-                data = data[os.write(self._own, data) :]
+            for piece in (data,) if _worker is None else _pieces(data):
+                left = memoryview(piece)
+                while left:
+                    left = left[os.write(self._own, left) :]
 
     def flush(self) -> None:
         if self._own is None:
@@ -103,10 +107,22 @@ class _Stderr:
         return False
 
 
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """Whole lines: as many at once as a pipe never mixes with what other processes write, or a longer one by itself."""
+    at = 0
+    while at < len(data):
+        end = data.rfind(b"\n", at, at + select.PIPE_BUF) + 1 or data.find(b"\n", at) + 1 or len(data)
+        yield data[at:end]
+        at = end
+
+
 _stderr = _Stderr()
 
 _console: ConsoleRenderer | None = None
 """The form of lines of text; None where lines are JSON."""
+
+_worker: int | None = None
+"""The number of this process, where several have one log."""
 
 
 def log_format(given: Literal["auto", "text", "json"]) -> LogFormat:
@@ -116,14 +132,17 @@ def log_format(given: Literal["auto", "text", "json"]) -> LogFormat:
     return given
 
 
-def configure_logging(level: int = logging.INFO, form: LogFormat = "json") -> None:
+def configure_logging(level: int = logging.INFO, form: LogFormat = "json", worker: int | None = None) -> None:
     """The lines of the gateway, and those that adapters, libraries and functions of the operator write with `logging`,
-    or print in a thread."""
-    global _console  # a function of the operator may configure structlog for itself
+    or print in a thread. With `worker` this process is one of several with one log: each line has its number."""
+    global _console, _worker  # a function of the operator may configure structlog for itself
+    _worker = worker
     _stderr.keep()
     # With `utc=False` the time is that of the machine, which is what a person at a terminal compares it with.
     stamp = structlog.processors.TimeStamper(fmt=_TIME[form], utc=form == "json")
     common: list[Processor] = [structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, stamp]
+    if worker is not None:
+        common.append(_add_worker)
     renderer = _renderer(form)
     output: list[Processor] = [structlog.processors.format_exc_info, renderer]
     _console = renderer if isinstance(renderer, ConsoleRenderer) else None
@@ -139,11 +158,18 @@ def configure_logging(level: int = logging.INFO, form: LogFormat = "json") -> No
     _take_over_stdout()
 
 
+def _add_worker(_logger: object, _name: str, facts: EventDict) -> EventDict:
+    facts["worker"] = _worker
+    return facts
+
+
 def write_lines(lines: Sequence[TimedLine]) -> None:
-    """Writes lines in one piece and in the form of all others. This sets their timestamps."""
+    """Writes lines in one piece and in the form of all others. This sets their timestamps and workers."""
     time_of = timestamp if _console is None else _local_time
     for at, line in lines:
         line.timestamp = time_of(at)
+        if _worker is not None:
+            line.worker = _worker
     if _console is None:
         text = _dense([line for _, line in lines])
     else:

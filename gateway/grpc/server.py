@@ -62,9 +62,9 @@ class Bounds(NamedTuple):
 class GrpcServer:
     """Serves one port. It is bound from the start, and answers inside `serving`."""
 
-    def __init__(self, host: str, port: int, tls: Tls | None, bounds: Bounds) -> None:
-        """Port 0 lets the system choose. Raises: OSError."""
-        self._server = grpc.aio.server(options=_options(bounds))
+    def __init__(self, host: str, port: int, tls: Tls | None, bounds: Bounds, *, shared: bool = False) -> None:
+        """Port 0 lets the system choose. With `shared` other processes may serve the port as well. Raises: OSError."""
+        self._server = grpc.aio.server(options=_options(bounds, shared))
         self._blocked = bounds.blocked
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
@@ -128,9 +128,9 @@ class GrpcServer:
         await self._server.stop(grace)
 
 
-def _options(bounds: Bounds) -> list[tuple[str, int]]:
+def _options(bounds: Bounds, shared: bool) -> list[tuple[str, int]]:
     return [
-        ("grpc.so_reuseport", 0),
+        ("grpc.so_reuseport", int(shared)),
         ("grpc.max_receive_message_length", min(bounds.largest, _MOST)),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", _CALLS),

@@ -14,6 +14,7 @@ from uvicorn import Config, Server
 
 from gateway.foundation.forks import keep_from_copies
 from gateway.foundation.hangups import take_hangup
+from gateway.foundation.shared_port import address_family, join
 from gateway.http.connection import BLOCKED_SECONDS, Connection
 
 _BACKLOG = 4096
@@ -30,20 +31,20 @@ class _Server(Server):
         yield
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A bound socket; port 0 lets the system choose. Raises: OSError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        is_name = "\0" not in host.encode("idna").decode()
-    except UnicodeError:
-        is_name = False
-    if not is_name:
-        raise OSError("no host can have this name")
-    bound = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A bound socket; port 0 lets the system choose. With `shared` the port is one that is reserved for several processes.
+
+    Raises: OSError.
+    """
+    bound = join(host, port) if shared else _create(host, port)
     if sys.platform == "linux":
         # Accepted connections inherit it. The default is a quarter of an hour.
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_SECONDS * 1000)
     return bound
+
+
+def _create(host: str, port: int) -> socket.socket:
+    return socket.create_server((host, port), family=address_family(host), backlog=_BACKLOG)
 
 
 class HttpServer:
@@ -120,7 +121,7 @@ class Signals:
         loop, at_hangup = asyncio.get_running_loop(), signal.getsignal(signal.SIGHUP)
         watched = (*_SIGNALS, signal.SIGHUP) if reloads else _SIGNALS
         for number in _SIGNALS:
-            loop.add_signal_handler(number, self._arrived)
+            loop.add_signal_handler(number, self.ordered)
         if reloads:
             loop.add_signal_handler(signal.SIGHUP, self._hung_up, os.isatty(0))
             if take_hangup():
@@ -136,11 +137,12 @@ class Signals:
     def _hung_up(self, had_terminal: bool) -> None:
         """A closed terminal sends the same signal: then no keyboard can end the process, and it drains."""
         if had_terminal and not os.isatty(0):
-            self._arrived()
+            self.ordered()
         else:
             self.reload.set()
 
-    def _arrived(self) -> None:
+    def ordered(self) -> None:
+        """The process is to drain; said again, to end."""
         if self.first.is_set():
             self.second.set()
         self.first.set()

@@ -2,7 +2,7 @@
 and `a2a`, nothing else; a user names the smallest part that it needs."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -12,10 +12,12 @@ from gateway.a2a.model import Message
 from gateway.ledger.api_keys import ApiKey
 from gateway.ledger.calls import LatestCall, MeasuredCall, UnknownCall
 from gateway.ledger.documents import ContextDocument
+from gateway.ledger.duties import HeldDuty
 from gateway.ledger.leases import UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.push import PushReads
 from gateway.ledger.retention import AgedContext, Deletion, EndedTask, Withdrawal
+from gateway.ledger.rows import LedgerRows
 from gateway.ledger.tasks import OpenTurn, PageLimits, TaskFilter, TaskOwner, TaskPage, TaskRecord, TurnRecord
 from gateway.ledger.threads import Caller, ContextRecord, ThreadRecord
 from gateway.ledger.tool_calls import AskedCall, EarlierToolCall, StandingApproval, ToolCallRecord
@@ -163,6 +165,17 @@ class RecoveryReads(Protocol):
         """The tasks whose turns this process has to cancel on request."""
 
 
+class DutyReads(Protocol):
+    """Work that one process at a time does for all."""
+
+    async def duty(self, name: str) -> HeldDuty | None:
+        """Who has taken it and not left it."""
+
+
+class DutyLedger(Commits, DutyReads, Protocol):
+    """The part of who does it."""
+
+
 class RetentionReads(Protocol):
     """What is over its time, and handles that backends have to delete."""
 
@@ -228,7 +241,7 @@ class ApiKeyReads(Protocol):
 
 
 class Ledger(
-    TaskReads, EventReads, ThreadReads, TurnReads, ApprovalReads, RecoveryReads, RetentionLedger, PushLedger,
+    TaskReads, EventReads, ThreadReads, TurnReads, ApprovalReads, RecoveryReads, DutyReads, RetentionLedger, PushLedger,
     ContextExports, ApiKeyReads, Protocol,
 ):  # fmt: skip
     """Durable state: all parts of the port."""
@@ -271,14 +284,20 @@ class LedgerFactory(msgspec.Struct, Generic[S], frozen=True):
     kept, if there was one. Both raise FileExistsError for what may not be replaced, LedgerUnavailable (with the trouble
     `locked` for a ledger that is in use), and OSError. None where the store has tools of its own. `problem(settings)` says
     what keeps this machine from opening the ledger, as far as that shows without opening it; None where nothing does.
+    `rows(settings, make)` are the rows for `storage copy` while its block runs; `make` allows to make the schema where there
+    is nothing. It raises LedgerUnavailable, also for a schema of another version. None where rows cannot be copied.
+    `keeps` is false where nothing outlives the process that has opened the ledger.
     No text, of an error or a log line, quotes the credentials of a URL.
     """
 
     settings: type[S]
     open: Callable[[S, bool], AbstractAsyncContextManager[Ledger]]
     back_up: Callable[[S, Path], None] | None = None
-    restore: Callable[[Path, S, bool], Path | None] | None = None
+    restore: Callable[[Path, S, bool], Path | str | None] | None = None
     problem: Callable[[S], str | None] | None = None
+    scales_out: bool = False
+    rows: Callable[[S, bool], AbstractContextManager[LedgerRows]] | None = None
+    keeps: bool = True
 
 
 AnyLedgerFactory = LedgerFactory[Any]

@@ -7,6 +7,7 @@ import structlog
 
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ledger.retention import Deletion, EndDeletion, MoveDeletion
+from gateway.maintenance.duties import Duty
 from gateway.maintenance.outbox import RETRIES, Outbox
 from gateway.ports.adapter import AdapterError
 from gateway.ports.capabilities import CanForget
@@ -20,6 +21,10 @@ _TIMEOUT = 30.0
 @dataclass(slots=True)
 class Deletions(Outbox[Deletion]):
     """The outbox of C7."""
+
+    @property
+    def duty(self) -> Duty:
+        return "deletions"
 
     async def next_jobs(self, limit: int) -> tuple[Deletion, ...]:
         return await self.ledger.deletions(limit)

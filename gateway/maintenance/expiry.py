@@ -17,6 +17,7 @@ from gateway.ledger.errors import Conflict, CorruptRecord, skip_failures
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskOwner
 from gateway.ledger.threads import Caller
+from gateway.maintenance.duties import Duties
 from gateway.operations.paused_turns import PausedTurns
 from gateway.scheduling.runner import Runner
 
@@ -37,6 +38,7 @@ class QuestionExpiry:
     runner: Runner
     paused: PausedTurns
     clock: Clock
+    duties: Duties
     agents: Callable[[], Agents]
     _breakers: dict[str, Breaker] = field(default_factory=dict)
 
@@ -48,9 +50,11 @@ class QuestionExpiry:
             await asyncio.sleep(_EVERY)
 
     async def sweep(self) -> None:
-        """Resumes the turns that are overdue now. Raises: LedgerUnavailable."""
+        """Resumes the turns that are overdue now, unless another process does. Raises: LedgerUnavailable."""
         now = self.clock.now()
         due = await self.ledger.overdue_turns(now, now - _GRACE, _BATCH)
+        if not due or self.runner.retired or await self.duties.elsewhere("expiry"):
+            return
         # A turn that is overdue again could not be resumed before, and is tried less and less often.
         self._breakers = {task: self._breakers.get(task) or self._breaker() for _, task in due}
         for owner, task in due:
@@ -76,6 +80,9 @@ class QuestionExpiry:
             return
         shown = rendering(agent.policies.tool_calls, caller.principal, frozenset())
         paused = await paused_turn.load(self.ledger, self.clock, caller, record, shown)
+        if paused is not None:
+            # Not before there is something to do: a turn without its agent stays overdue.
+            await self.duties.take("expiry")
         if paused is not None and paused.turn.cancel_asked:
             log.info("turn.cancelled", agent=agent.name, task=task, turn=paused.turn.turn)
             await self.paused.cancel(caller, record, shown)

@@ -1,5 +1,5 @@
 """Jobs at backends that are rows of the ledger. Law: a process claims a job by moving its due time to the next attempt, so that
-a crash loses nothing and one process makes each attempt."""
+a crash loses nothing and one process makes each attempt. One process at a time looks for jobs that are due."""
 
 import asyncio
 import random
@@ -18,6 +18,7 @@ from gateway.foundation.shutdown import InFlight
 from gateway.ledger.errors import Conflict, skip_failures
 from gateway.ledger.port import BackendJobsLedger
 from gateway.ledger.retention import Deletion, Withdrawal
+from gateway.maintenance.duties import Duties, Duty
 
 log = structlog.get_logger("gateway.maintenance.outbox")
 
@@ -32,6 +33,9 @@ _BATCH = 8
 _POLL_INTERVAL = 600.0
 """Seconds between two polls without a `wake`, for the jobs that other processes have left."""
 
+_LEFT_TO_ANOTHER = 5.0
+"""Seconds after which a process looks again whether the one that has the duty has done what is due."""
+
 
 @dataclass(slots=True)
 class Outbox(ABC, Generic[J]):
@@ -43,6 +47,7 @@ class Outbox(ABC, Generic[J]):
     ledger: BackendJobsLedger
     agents: Callable[[], Agents]
     clock: Clock
+    duties: Duties
     chance: Callable[[], float] = random.random
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _attempts: InFlight = field(default_factory=InFlight)
@@ -68,7 +73,8 @@ class Outbox(ABC, Generic[J]):
                     await self._woken.wait()
 
     async def run_due(self) -> float | None:
-        """Makes all due attempts. Returns the seconds until the next attempt, or None when no job is left.
+        """Makes all due attempts, unless another process does. Returns the seconds until the next attempt, or None when no job
+        is left.
 
         Raises: LedgerUnavailable.
         """
@@ -77,7 +83,14 @@ class Outbox(ABC, Generic[J]):
             now = self.clock.now()
             due = [job for job in jobs if job.due_at <= now]
             if not due:
+                await self.duties.leave(self.duty)
                 return (jobs[0].due_at - now) / 1000 if jobs else None
+            if left := await self.duties.elsewhere(self.duty):
+                return min(left, _LEFT_TO_ANOTHER)
+            try:
+                await self.duties.take(self.duty)
+            except Conflict:
+                return _LEFT_TO_ANOTHER
             with self._attempts.now:
                 done = await asyncio.gather(*map(self.attempt, due), return_exceptions=True)
             for failure in done:
@@ -89,6 +102,10 @@ class Outbox(ABC, Generic[J]):
         attempts = job.attempts + 1
         delay = scheduled(RETRIES, attempts, _JITTER * self.chance())
         return self.clock.now() + int(delay * 1000), attempts
+
+    @property
+    @abstractmethod
+    def duty(self) -> Duty: ...
 
     @abstractmethod
     async def next_jobs(self, limit: int) -> tuple[J, ...]: ...

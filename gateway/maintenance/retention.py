@@ -2,6 +2,7 @@
 lose anything, in pieces so small that no turn waits for them; a later read gets an explicit error."""
 
 import asyncio
+from contextlib import suppress
 
 import msgspec
 import structlog
@@ -11,6 +12,7 @@ from gateway.ledger.errors import Conflict, skip_failures
 from gateway.ledger.port import RetentionLedger
 from gateway.ledger.retention import ExpireTasks
 from gateway.ledger.tasks import TaskOwner
+from gateway.maintenance.duties import Duties
 from gateway.operations.contexts import Contexts
 
 log = structlog.get_logger("gateway.maintenance.retention")
@@ -34,11 +36,12 @@ class Lifetimes(msgspec.Struct, frozen=True):
 
 
 class Retention(msgspec.Struct):
-    """One instance serves the whole database."""
+    """One instance serves the whole database; of several processes one at a time sweeps."""
 
     ledger: RetentionLedger
     contexts: Contexts
     clock: Clock
+    duties: Duties
     lifetimes: Lifetimes
     _swept: int = -1
     """Tasks that ended before this time have no events left."""
@@ -47,12 +50,17 @@ class Retention(msgspec.Struct):
     async def run(self) -> None:
         """Never returns."""
         while True:
-            with skip_failures(log, "retention.skipped"):
+            with skip_failures(log, "retention.skipped"), suppress(Conflict):
                 await self.sweep()
             await asyncio.sleep(_EVERY)
 
     async def sweep(self) -> None:
-        """Deletes everything that is due now. Raises: LedgerUnavailable."""
+        """Deletes everything that is due now, unless another process does.
+
+        Raises: Conflict when another process has begun to meanwhile; LedgerUnavailable.
+        """
+        if await self.duties.elsewhere("retention"):
+            return
         now, lifetimes = self.clock.now(), self.lifetimes
         unlogged = now - int(lifetimes.events * 1000)
         unrecorded = now - int(lifetimes.tasks * 1000)
@@ -76,6 +84,7 @@ class Retention(msgspec.Struct):
             after = (found[-1].status_at, found[-1].id)
             over = tuple(task.id for task in found if records or task.logged)
             if over:
+                await self.duties.take("retention")
                 await self.ledger.commit(ExpireTasks(over, records))
                 count += len(over)
         return count
@@ -87,6 +96,7 @@ class Retention(msgspec.Struct):
             for context in found:
                 if not (context.idle or context.purge_pending):
                     continue
+                await self.duties.take("retention")
                 try:
                     count += await self.contexts.expire(context, idle_before)
                 except Conflict as error:

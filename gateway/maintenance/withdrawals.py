@@ -10,6 +10,7 @@ import structlog
 
 from gateway.engine.withdrawal import withdraw
 from gateway.ledger.retention import EndWithdrawal, MoveWithdrawal, Withdrawal
+from gateway.maintenance.duties import Duty
 from gateway.maintenance.outbox import RETRIES, Outbox
 
 log = structlog.get_logger("gateway.maintenance.withdrawals")
@@ -17,6 +18,10 @@ log = structlog.get_logger("gateway.maintenance.withdrawals")
 
 @dataclass(slots=True)
 class Withdrawals(Outbox[Withdrawal]):
+    @property
+    def duty(self) -> Duty:
+        return "withdrawals"
+
     async def next_jobs(self, limit: int) -> tuple[Withdrawal, ...]:
         return await self.ledger.next_withdrawals(limit)
 

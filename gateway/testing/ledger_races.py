@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.ledger.api_keys import ApiKey, IssueKey, RevokeKey
+from gateway.ledger.duties import HeldDuty, LeaveDuty, TakeDuty
 from gateway.ledger.errors import Conflict
-from gateway.ledger.leases import Claim, CountTries, Fence, Heartbeat, RequestCancel, TakeOver
+from gateway.ledger.leases import LONGEST_LEASE, Claim, CountTries, Fence, Heartbeat, RequestCancel, TakeOver
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.push import ClaimPush
@@ -34,6 +35,7 @@ from gateway.testing.ledger_points import (
 
 _BEGUN = replace(PREPARE, event=None)
 _CLAIM = Claim("turn-1", "process-1", "process-2", 9001)
+_DUTY = TakeDuty("retention", "process-1", 9000, 1000)
 _KEY = ApiKey(b"1" * 32, "bot", "a2agw_1", "ada", "acme", admin=False, created_at=1000)
 
 
@@ -130,6 +132,48 @@ class RaceTests:
             f"found {len(set(same_name))} secrets, not one of 32 bytes",
         )
         require(await other.secret("other") != same_name[0], "two names have the same secret")
+
+    # --- what one process does for all
+
+    async def test_a_duty_has_one_holder(self, ledger: Ledger, other: Ledger) -> None:
+        points = [TakeDuty("retention", f"process-{n}", 9000 + n, 1000) for n in range(6)]
+        winner = await _one_wins(ledger, other, points)
+        for each in (ledger, other):
+            same(await each.duty("retention"), HeldDuty(f"process-{winner}", 9000 + winner))
+        same(await other.duty("expiry"), None)
+        await other.commit(TakeDuty("expiry", "process-9", 9000, 1000))
+
+    async def test_a_holder_keeps_its_duty(self, ledger: Ledger, other: Ledger) -> None:
+        await ledger.commit(_DUTY)
+        await ledger.commit(replace(_DUTY, until=12_000, now=5000))
+        with pytest.raises(Conflict):
+            await other.commit(replace(_DUTY, holder="process-2", until=20_000, now=9001))
+        same(await other.duty("retention"), HeldDuty("process-1", 12_000))
+
+    async def test_a_duty_that_lapsed_is_taken_over_once(self, ledger: Ledger, other: Ledger) -> None:
+        await ledger.commit(_DUTY)
+        with pytest.raises(Conflict):
+            await other.commit(replace(_DUTY, holder="process-2", until=20_000, now=9000))
+        points = [replace(_DUTY, holder=f"process-{n}", until=20_000 + n, now=9001) for n in range(2, 8)]
+        winner = await _one_wins(ledger, other, points)
+        with pytest.raises(Conflict):
+            await ledger.commit(replace(_DUTY, until=20_000, now=9002))
+        same(await ledger.duty("retention"), HeldDuty(points[winner].holder, points[winner].until))
+
+    async def test_a_duty_that_ends_later_than_this_clock_would_say_counts_as_lapsed(
+        self, ledger: Ledger, other: Ledger
+    ) -> None:
+        await ledger.commit(replace(_DUTY, until=LONGEST_LEASE + 1001))
+        await other.commit(replace(_DUTY, holder="process-2"))
+        same(await ledger.duty("retention"), HeldDuty("process-2", 9000))
+
+    async def test_only_its_holder_leaves_a_duty_and_then_it_is_free(self, ledger: Ledger, other: Ledger) -> None:
+        await ledger.commit(_DUTY)
+        await other.commit(LeaveDuty("retention", "process-2"))
+        same(await other.duty("retention"), HeldDuty("process-1", 9000))
+        await ledger.commit(LeaveDuty("retention", "process-1"))
+        same(await other.duty("retention"), None)
+        await other.commit(replace(_DUTY, holder="process-2"))
 
     # --- the holder that lost its lease
 

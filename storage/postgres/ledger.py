@@ -7,7 +7,7 @@ from functools import partial
 
 import structlog
 
-from gateway.ledger.port import Changed, Ledger, LedgerFactory
+from gateway.ledger.port import Changed, Ledger
 from storage import compiled
 from storage.postgres import schema, sql
 from storage.postgres.errors import Failure, Lost, unavailable
@@ -114,6 +114,3 @@ def _connect(settings: PostgresSettings, *, pooled: bool) -> Connect:
         settings.statement_timeout + _MARGIN,
         prepares=not pooled,
     )
-
-
-factory = LedgerFactory(settings=PostgresSettings, open=open_ledger)

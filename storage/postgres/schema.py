@@ -12,7 +12,7 @@ from storage.postgres.session import Session
 from storage.postgres.settings import PostgresSettings
 from storage.postgres.sql import FORMAT
 from storage.postgres.text import Prepared, bound, plain
-from storage.schema.version import usable
+from storage.schema.version import refuse_unfinished, usable
 from storage.statement import Row, Value
 
 _WHAT = "the schema of the database cannot be read or made"
@@ -73,6 +73,7 @@ def prepare(session: Session, settings: PostgresSettings, *, pooled: bool, auto_
 
 def check(found: list[Row]) -> None:
     """Raises: LedgerUnavailable."""
+    refuse_unfinished(found)
     if len(found) != 1 or not usable(*found[0]):
         raise LedgerUnavailable(f"the schema has version {found!r} and not {VERSION!r}")
 
@@ -94,6 +95,7 @@ def _fits(session: Session, schema: str, *, auto_migrate: bool) -> bool:
         raise LedgerUnavailable(
             f"the schema {schema!r} has tables of something else: name a schema of the gateway's own"
         )
+    refuse_unfinished(found)
     return usable(*found[0])
 
 

@@ -15,9 +15,11 @@ _EXAMPLE = "postgresql://USER@HOST:5432/DATABASE"
 
 
 def _database_url(value: str) -> str:
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
-
+    try:
+        from psycopg import ProgrammingError
+        from psycopg.conninfo import conninfo_to_dict
+    except ImportError:
+        raise ValueError("needs psycopg: install it with: pip install 'a2a-gateway[postgres]'") from None
     try:
         found = conninfo_to_dict(value)
     except (ProgrammingError, UnicodeError):

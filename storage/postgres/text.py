@@ -65,14 +65,15 @@ def _encoded(value: Value) -> bytes | None:
         case None | bytes():
             return value
         case str():
-            return _escaped(value).encode()
+            return escaped(value).encode()
         case int():
             return b"%d" % value
         case _:
             raise TypeError(f"no column holds a {type(value).__name__}")
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """As the database keeps it."""
     if "\0" not in text and text[:1] != _ESCAPE:
         return text
     return _ESCAPE + text.replace(_ESCAPE, _ITSELF).replace("\0", _NUL)
@@ -83,10 +84,13 @@ def _escaped_list(value: Value) -> Value:
     if not isinstance(value, str) or ("u0000" not in value and _ESCAPE not in value):
         return value
     # In ASCII, so that it is not escaped as a text itself.
-    return json.dumps([_escaped(each) if isinstance(each, str) else each for each in msgspec.json.decode(value)])
+    return json.dumps([escaped(each) if isinstance(each, str) else each for each in msgspec.json.decode(value)])
 
 
 def decoded(value: bytes) -> str:
     """A text as it was given."""
-    text = value.decode()
+    return unescaped(value.decode())
+
+
+def unescaped(text: str) -> str:
     return text[1:].replace(_NUL, "\0").replace(_ITSELF, _ESCAPE) if text[:1] == _ESCAPE else text

@@ -11,6 +11,7 @@ from gateway.foundation.sizes import LARGE
 from gateway.ledger.api_keys import ApiKey
 from gateway.ledger.calls import LatestCall, MeasuredCall, UnknownCall
 from gateway.ledger.documents import ContextDocument
+from gateway.ledger.duties import HeldDuty
 from gateway.ledger.errors import Conflict, CorruptRecord
 from gateway.ledger.leases import UnfinishedTurn
 from gateway.ledger.push import DuePush, PushConfig, PushState, PushStatus
@@ -279,6 +280,10 @@ class Reads:
     async def withdrawals(self, thread_id: str) -> tuple[Withdrawal, ...]:
         rows = await self._readers.fetch(compiled.WITHDRAWALS, {"thread": thread_id})
         return tuple(Withdrawal(*row) for row in rows)
+
+    async def duty(self, name: str) -> HeldDuty | None:
+        row = await self._first(compiled.DUTY, duty=name)
+        return HeldDuty(*row) if row else None
 
     async def next_owner(self, after: TaskOwner) -> TaskOwner | None:
         row = await self._first(compiled.NEXT_OWNER, **msgspec.structs.asdict(after))

@@ -34,13 +34,13 @@ def back_up(path: Path, target: Path) -> None:
         raise LedgerUnavailable(f"there is no database {str(path)!r}")
     if target.exists():
         raise FileExistsError(f"{str(target)!r} is there already")
-    with _Draft(target) as draft:
+    with Draft(target) as draft:
         try:
             with closing(_open(path)) as source, closing(_open(draft.path)) as copy:
                 source.backup(copy)
                 # Without a write-ahead log the backup is one file.
                 copy.execute("PRAGMA journal_mode = DELETE")
-            _check(draft.path)
+            check(draft.path)
         except sqlite3.Error as error:
             raise unavailable(f"{str(path)!r} could not be copied", error) from error
         draft.keep()
@@ -54,7 +54,7 @@ def restore(source: Path, path: Path, *, replace: bool) -> Path | None:
     open; FileExistsError when a database is there and `replace` is false; other OSErrors.
     """
     try:
-        _check(source)
+        check(source)
     except sqlite3.Error as error:
         raise unavailable(f"{str(source)!r} is no backup", error) from error
     _check_access(path, write=True)
@@ -64,7 +64,7 @@ def restore(source: Path, path: Path, *, replace: bool) -> Path | None:
     if there:
         _close_log(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _Draft(path) as draft:
+    with Draft(path) as draft:
         shutil.copyfile(source, draft.path)
         if there:
             _own_like(path, draft.path)
@@ -117,7 +117,7 @@ def _check_access(path: Path, *, write: bool) -> None:
         raise LedgerUnavailable(f"{str(path)!r} cannot be opened: {why}")
 
 
-class _Draft:
+class Draft:
     """A file that gets its name when it is whole and on the disk; it is deleted otherwise."""
 
     def __init__(self, target: Path) -> None:
@@ -153,7 +153,7 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def _check(path: Path) -> None:
+def check(path: Path) -> None:
     """Raises: LedgerUnavailable when the file is damaged, or no ledger that this version can open; sqlite3.Error."""
     if not path.is_file():
         raise LedgerUnavailable(f"there is no file {str(path)!r}")

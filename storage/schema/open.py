@@ -10,7 +10,7 @@ from pathlib import Path
 from gateway.ledger.errors import LedgerUnavailable
 from storage.compiled import OLDEST, SCHEMA, VERSION
 from storage.connection import OLDEST_USER, connect
-from storage.schema.version import usable
+from storage.schema.version import refuse_unfinished, usable
 
 _OLDEST_SQLITE = (3, 37)
 """The first with STRICT tables."""
@@ -48,6 +48,7 @@ def _fits(connection: sqlite3.Connection, *, auto_migrate: bool) -> bool:
             return True
         has_version = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone()
         found = connection.execute(_VERSION).fetchall() if has_version else []
+        refuse_unfinished(found)
         return len(found) == 1 and usable(found[0][0], connection.execute(OLDEST_USER).fetchone()[0])
     finally:
         connection.execute("COMMIT")

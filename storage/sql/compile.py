@@ -26,7 +26,7 @@ import storage.sql
 from storage.connection import OLDEST_USER
 from storage.schema import postgres_tables
 from storage.schema.migrate import migrate
-from storage.schema.tables import Row
+from storage.schema.tables import Row, push_config
 from storage.sql import database, documents, tasks
 from storage.sql.fragments import Write
 
@@ -131,6 +131,17 @@ def _queries() -> Iterator[str]:
     yield '"""By (in_context, in_state, since, after, history, artifacts)."""'
     exported = {table.name: tuple(column.name for column in documents.columns(table)) for table in documents.TABLES}
     yield f"EXPORTED_COLUMNS = {exported!r}"
+    yield f"TABLES = {_tables()!r}"
+    yield '"""The columns of each table, and those of its key, in an order in which rows can be copied."""'
+
+
+def _tables() -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    # An event that is added makes the deliveries due that are there already.
+    ordered = sorted(Row.metadata.sorted_tables, key=lambda table: table is push_config)
+    return {
+        table.name: (tuple(table.columns.keys()), tuple(column.name for column in table.primary_key))
+        for table in ordered
+    }
 
 
 def _query(name: str, source: ClauseElement) -> str:

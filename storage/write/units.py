@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from gateway.ledger import calls, documents, leases, push, retention, tasks, threads, tool_calls, turns
+from gateway.ledger import calls, documents, duties, leases, push, retention, tasks, threads, tool_calls, turns
 from gateway.ledger.api_keys import IssueKey, RevokeKey
 from gateway.ledger.points import CommitPoint
 from storage import compiled
@@ -115,6 +115,8 @@ _DIRECT: dict[type[CommitPoint], tuple[Statement, ...]] = {
     leases.Release: (compiled.RELEASE_LEASE,),
     leases.Fence: (compiled.FENCE,),
     leases.Heartbeat: (compiled.DELETE_DEAD_PROCESSES, compiled.HEARTBEAT),
+    duties.TakeDuty: (compiled.TAKE_DUTY,),
+    duties.LeaveDuty: (compiled.LEAVE_DUTY,),
     threads.MarkHandleLost: (compiled.MARK_HANDLE_LOST,),
     threads.MarkUnsynced: (compiled.MARK_UNSYNCED,),
     threads.MarkSynced: (compiled.MARK_SYNCED,),

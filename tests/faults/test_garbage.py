@@ -266,7 +266,7 @@ class Ringing(ScriptedAdapter):
 
 async def _deletion(core: Core, agent: Agent) -> None:
     change(core.path, "INSERT INTO delete_job VALUES ('t', ?, 'r-1', ?, 0)", agent.name, START)
-    await Deletions(core.ledger, lambda: Agents((agent,)), core.time.clock).run_due()
+    await Deletions(core.ledger, lambda: Agents((agent,)), core.time.clock, core.duties).run_due()
 
 
 async def _cancellation(_: Core, agent: Agent) -> None:

@@ -205,6 +205,7 @@ def _schema(database: Path) -> str:
     return str(version)
 
 
+@pytest.mark.sqlite("on PostgreSQL there is no version before this one")
 async def test_a_new_version_takes_over_under_traffic_and_is_taken_back(tmp_path: Path) -> None:
     new = await asyncio.to_thread(next_version, tmp_path / "next")
     (tmp_path / "run").mkdir()

@@ -1,8 +1,6 @@
 """The gateway in front of a real LangGraph Agent Server, with graphs of LangChain's agents and of single nodes."""
 
-import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -38,6 +36,7 @@ from tests.emulators.scripts import Ask, Conversation, Delay, Say, Step
 from tests.interop import peer_processes
 from tests.interop.peer_processes import Peer
 from tests.running import StartLocal
+from tests.support.rows import query
 
 Build = Callable[..., LangGraphAdapter]
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
@@ -121,8 +120,7 @@ async def test_a_context_is_a_thread_that_holds_each_message_once(
         "echo two of 3",
         "echo three of 1",
     ]
-    with closing(sqlite3.connect(gateway.database)) as database:
-        [(handle,), _] = database.execute("SELECT handle FROM thread ORDER BY rowid")
+    [(handle,), _] = query(gateway.database, "SELECT handle FROM thread ORDER BY id")
     assert await thread_of(langgraph_peer, handle) == [
         ("human", "one"),
         ("ai", "echo one of 1"),

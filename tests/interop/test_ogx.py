@@ -1,8 +1,6 @@
 """The gateway in front of OGX, which keeps conversations, with aimock as its model."""
 
 import asyncio
-import sqlite3
-from contextlib import closing
 
 import httpx2
 import pytest
@@ -13,6 +11,7 @@ from tests.interop.peer_processes import Aimock, Peer
 from tests.interop.recording_proxy import RecordingProxy
 from tests.interop.responses_bodies import assistant, response_id, response_ids, steps, user
 from tests.running import Local, StartLocal
+from tests.support.rows import query
 
 _HELLO = "Hello from aimock, a longer reply so that several chunks are streamed."
 
@@ -24,8 +23,7 @@ def _agents(url: str, more: str = "instructions: Be brief.") -> str:
 
 def _handles(gateway: Local) -> list[str | None]:
     """The handle of each thread in the ledger."""
-    with closing(sqlite3.connect(gateway.database)) as database:
-        return [row[0] for row in database.execute("SELECT handle FROM thread")]
+    return [handle for (handle,) in query(gateway.database, "SELECT handle FROM thread")]
 
 
 async def test_each_request_goes_on_from_the_last_completed_response_with_the_new_input_alone(

@@ -4,9 +4,7 @@ What differs from OpenAI: OGX takes the conversation as a string only, says noth
 two requests at once both land, in the order in which they end.
 """
 
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing
 from typing import Any
 
 import httpx2
@@ -22,6 +20,7 @@ from tests.interop.peer_processes import Aimock, Peer
 from tests.interop.recording_proxy import RecordingProxy
 from tests.interop.responses_bodies import user
 from tests.running import Local, StartLocal
+from tests.support.rows import query
 
 _HELLO = "Hello from aimock, a longer reply so that several chunks are streamed."
 
@@ -32,8 +31,7 @@ def _agents(url: str) -> str:
 
 
 def _rows(gateway: Local, sql: str) -> list[Any]:
-    with closing(sqlite3.connect(gateway.database)) as database:
-        return [row[0] for row in database.execute(sql)]
+    return [value for (value,) in query(gateway.database, sql)]
 
 
 def _said(proxy: RecordingProxy) -> list[tuple[str, list[Any]]]:

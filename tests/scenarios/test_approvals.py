@@ -699,7 +699,9 @@ def expiry(core: Core) -> QuestionExpiry:
     ledger: Any = core.ledger
     answering = PausedTurns(ledger, core.runner, core.fanout, core.time.clock)
     latest = {agent.name: agent for agent in core.agents}
-    return QuestionExpiry(ledger, core.runner, answering, core.time.clock, lambda: Agents(tuple(latest.values())))
+    return QuestionExpiry(
+        ledger, core.runner, answering, core.time.clock, core.duties, lambda: Agents(tuple(latest.values()))
+    )
 
 
 async def test_119_a_gateway_that_drains_takes_up_nothing_more_and_ends_what_it_is_taking_up(core: Core) -> None:
@@ -718,6 +720,33 @@ async def test_119_a_gateway_that_drains_takes_up_nothing_more_and_ends_what_it_
         core.ledger.let_go()
     assert (looked, early) == (["overdue_turns"], False)
     assert ((await core.get(task.id)).status.state, tools.ran) == (TaskState.COMPLETED, [])
+
+
+async def test_119_of_two_gateways_one_takes_up_what_nobody_has_answered(core: Core) -> None:
+    setup(core, G, asks("r1", PAY), approval_timeout=60.0)
+    task = await start(core)
+    async with running_core(core.path, prefix="other") as other:
+        setup(other, G, says("a pity", "r2"), approval_timeout=60.0)
+        for process in (core, other):
+            process.time.now += 61_000
+        await other.duties.take("expiry")
+        core.ledger.reads.clear()
+        await expiry(core).sweep()
+        assert core.ledger.reads == ["overdue_turns", "duty"]
+        await expiry(other).sweep()
+        await soon(other.runner.idle())
+    assert (await core.get(task.id)).status.state is TaskState.COMPLETED
+    settled(core)
+
+
+async def test_119_what_is_overdue_and_has_no_agent_is_not_written_about(core: Core) -> None:
+    setup(core, G, asks("r1", PAY), approval_timeout=60.0)
+    await start(core)
+    core.time.now += 61_000
+    core.agents.clear()
+    stored = len(core.ledger.units)
+    await expiry(core).sweep()
+    assert len(core.ledger.units) == stored
 
 
 # --- 29: the settings change while a turn waits

@@ -41,6 +41,7 @@ from gateway.ledger.events import Frame
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import Caller
+from gateway.maintenance.duties import Duties
 from gateway.operations.call import EventStream, OperationCall
 from gateway.operations.service import Operations
 from gateway.ports.adapter import Adapter
@@ -280,6 +281,10 @@ class Core:
     waits: Waits
     default: Agent | None = None
     agents: list[Agent] = field(default_factory=list)
+
+    @property
+    def duties(self) -> Duties:
+        return Duties(self.ledger, self.time.clock, self.runner.runtime.holder)
 
     def agent(
         self,

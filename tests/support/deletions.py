@@ -29,7 +29,7 @@ class DeletingAdapter(ScriptedAdapter):
 
 def deletions(core: Core) -> Deletions:
     """Of all agents of the core, without jitter."""
-    return Deletions(core.ledger, lambda: Agents(tuple(core.agents)), core.time.clock, lambda: 0.0)
+    return Deletions(core.ledger, lambda: Agents(tuple(core.agents)), core.time.clock, core.duties, lambda: 0.0)
 
 
 def contexts(core: Core) -> Contexts:
@@ -42,4 +42,4 @@ DAY = 86_400_000
 def retention(core: Core, events: float = 7, tasks: float = 30, contexts_idle: float = 90) -> Retention:
     """Lifetimes in days."""
     lifetimes = Lifetimes(events * 86400, tasks * 86400, contexts_idle * 86400)
-    return Retention(core.ledger, contexts(core), core.time.clock, lifetimes)
+    return Retention(core.ledger, contexts(core), core.time.clock, core.duties, lifetimes)

@@ -36,4 +36,4 @@ class WithdrawingAdapter(ScriptedAdapter):
 
 def withdrawals(core: Core) -> Withdrawals:
     """Of all agents of the core, without jitter."""
-    return Withdrawals(core.ledger, lambda: Agents(tuple(core.agents)), core.time.clock, lambda: 0.0)
+    return Withdrawals(core.ledger, lambda: Agents(tuple(core.agents)), core.time.clock, core.duties, lambda: 0.0)

@@ -57,7 +57,7 @@ OF_STATE = {"TASK_STATE_COMPLETED": ExitCode.OK} | {
 class Stop(Exception):
     """Ends the command. `text` goes to standard error: the problem, its place and the remedy."""
 
-    def __init__(self, code: ExitCode, text: str) -> None:
+    def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code
         self.text = text

@@ -214,6 +214,14 @@ class ServeOptions:
     port: Annotated[
         int | None, typer.Option(metavar="PORT", min=0, max=65535, help="Listen on this port; 0 takes a free one.")
     ] = None
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|auto",
+            help="Serve by so many processes, or by one for each core; the storage must be one that replicas share.",
+        ),
+    ] = None
+    worker: Annotated[int | None, typer.Option(metavar="DESCRIPTOR", hidden=True)] = None
     insecure: Annotated[
         bool,
         typer.Option("--insecure", help="Listen where other machines reach it, though nobody is asked who they are."),
@@ -236,10 +244,15 @@ class ServeOptions:
         given = {
             "server.host": self.host,
             "server.port": self.port,
+            "server.workers": self._workers(),
             "logs.format": self.log_format,
             "logs.level": self.log_level,
         }
         return {name: value for name, value in given.items() if value is not None}
+
+    def _workers(self) -> str | int | None:
+        given = self.workers
+        return int(given) if given is not None and given.isascii() and given.isdecimal() else given
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,13 @@ from gateway.cli.console.output import ExitCode, Stop, config_option, program, r
 from gateway.cli.serve.sources import load_file
 from gateway.config.plugins import Registry
 from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.port import AnyLedgerFactory
 
 
 def back_up(file: Path, target: Path) -> None:
     """Raises: Stop."""
     storage = load_file(file).storage
-    copy = Registry().ledger(storage.url).back_up
+    copy = _factory(storage.url).back_up
     if copy is None:
         raise _no_files(storage.url)
     try:
@@ -38,7 +39,7 @@ def back_up(file: Path, target: Path) -> None:
 def restore(file: Path, source: Path, *, replace: bool) -> None:
     """Raises: Stop."""
     storage = load_file(file).storage
-    put_back = Registry().ledger(storage.url).restore
+    put_back = _factory(storage.url).restore
     if put_back is None:
         raise _no_files(storage.url)
     try:
@@ -53,6 +54,14 @@ def restore(file: Path, source: Path, *, replace: bool) -> None:
     sys.stdout.write(visible(f"{source} is the database of {file} now\n"))
     if kept is not None:
         sys.stdout.write(visible(f"the database that was there is kept as {kept}\n"))
+
+
+def _factory(url: str) -> AnyLedgerFactory:
+    """Raises: Stop."""
+    factory = Registry().ledger(url)
+    if not factory.keeps:
+        raise Stop(ExitCode.USAGE, f"the storage {url} keeps nothing, so there is nothing to back up or to restore")
+    return factory
 
 
 def _no_files(url: str) -> Stop:

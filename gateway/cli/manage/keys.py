@@ -124,9 +124,13 @@ def revoke(file: Path, name: str) -> None:
 def _in_ledger(config: GatewayConfig, operation: Callable[[Ledger], Awaitable[T]]) -> T:
     """Raises: Stop, Conflict."""
     storage = config.storage
+    factory = Registry().ledger(storage.url)
+    if not factory.keeps:
+        problem = f"the storage {storage.address} keeps nothing, and a gateway that runs has one of its own: there are no keys"
+        raise Stop(ExitCode.USAGE, problem)
 
     async def run() -> T:
-        async with Registry().ledger(storage.url).open(storage.settings, storage.auto_migrate) as ledger:
+        async with factory.open(storage.settings, storage.auto_migrate) as ledger:
             return await operation(ledger)
 
     try:

@@ -23,6 +23,7 @@ from gateway.config.gateway import GatewayConfig, open_listen_problem
 from gateway.config.json_schema import schema
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid, Problem, display, read_path
+from gateway.config.workers import workers_problem
 from gateway.config.yaml import read
 from gateway.core.agents import Agent, Agents
 from gateway.engine.tool_sources import AttachedSource, Listing, SourceToolset
@@ -95,7 +96,8 @@ def check_file(file: Path, *, live: bool, show: bool) -> None:
         sys.stdout.write(visible(dump(config)))
     # With --print, standard output holds a configuration and nothing else.
     verdict = sys.stderr if show else sys.stdout
-    verdict.write(visible(f"{file}: ok; agents: {', '.join(config.agents)}\n"))
+    kept = "" if Registry().ledger(config.storage.url).keeps else f"; storage {config.storage.address}: nothing is kept"
+    verdict.write(visible(f"{file}: ok; agents: {', '.join(config.agents)}{kept}\n"))
     if live:
         findings, listings = asyncio.run(_probe_all(config))
         verdict.writelines(visible(f"{file}: {path}: {text}\n") for path, (code, text) in findings.items() if not code)
@@ -118,9 +120,9 @@ def print_schema() -> None:
 
 def _listening_doubts(config: GatewayConfig) -> Iterator[Problem]:
     """What `serve` refuses without an option, and what this machine refuses; another may be meant to run the gateway."""
-    problem = open_listen_problem(config, insecure=False)
-    if problem is not None:
-        yield problem
+    for problem in (open_listen_problem(config, insecure=False), workers_problem(config, Registry())):
+        if problem is not None:
+            yield problem
     host = config.server.host
     try:
         listen(host, 0).close()

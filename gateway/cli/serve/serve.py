@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import structlog
@@ -23,11 +23,16 @@ from gateway.cli.console.parameters import DEFAULT_FILE, ServeOptions
 from gateway.cli.serve.check import build_problems, with_positions
 from gateway.cli.serve.sources import COMMAND_LINE, compose, doubts, invalid, read_composed, read_file, warn
 from gateway.config.gateway import GatewayConfig, open_listen_problem
+from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid, Problem
+from gateway.config.workers import worker_count, workers_problem
 from gateway.foundation.addresses import http_url
 from gateway.foundation.ending import bound_end
-from gateway.foundation.logs import configure_logging, log_format
+from gateway.foundation.logs import LogFormat, configure_logging, log_format
 from gateway.ledger.errors import LedgerUnavailable
+
+if TYPE_CHECKING:
+    from gateway.app.workers.orders import Orders
 
 T = TypeVar("T")
 
@@ -46,16 +51,27 @@ class _Source:
 def serve_agents(options: ServeOptions) -> None:
     """Raises: Stop."""
     bound_end()
-    _check(options)
+    if options.worker is None:
+        _check(options)
+        _serve(options, None)
+    else:
+        from gateway.cli.serve.workers import worker_place
+
+        with worker_place(options.worker) as (given, orders):
+            _serve(given, orders)
+
+
+def _serve(options: ServeOptions, orders: "Orders | None") -> None:
+    """With `orders` as one of several processes. Raises: Stop."""
     with _trust_checked():
         source = _source(options)
         try:
             config = read_config(source.read, None, insecure=options.insecure)
         except ConfigInvalid as error:
             raise invalid(error.problems) from error
-    if options.save is not None:
+    if options.save is not None and orders is None:
         _save(source, config, options.save, force=options.force)
-    _run(source, config, options)
+    _run(source, config, options, orders)
 
 
 @contextmanager
@@ -83,21 +99,21 @@ def _check(options: ServeOptions) -> None:
     raise Stop(ExitCode.USAGE, f"serve: {problem}")
 
 
-def _run(source: _Source, config: GatewayConfig, options: ServeOptions) -> None:
+def _run(source: _Source, config: GatewayConfig, options: ServeOptions, orders: "Orders | None") -> None:
     """Serves until a signal. Raises: Stop where the gateway cannot start."""
     form = log_format(config.logs.format)
-    configure_logging(logging.getLevelNamesMapping()[config.logs.level.upper()], form)
-    if form == "text":
-        warn(doubts(config))
-        file = options.save if options.targets else options.file or DEFAULT_FILE
-        announce = partial(_announce, config, file)
-    else:
-        for problem in doubts(config):
-            log.warning("start.doubtful", problem=str(problem))
-        announce = partial(_log_ready, config)
+    level = logging.getLevelNamesMapping()[config.logs.level.upper()]
+    configure_logging(level, form, None if orders is None else orders.number)
+    announce = _announcement(config, options, form) if orders is None else orders.serves
+    count = worker_count(config, Registry()) if orders is None else 1
     try:
-        reload = partial(read_config, source.read, config, insecure=options.insecure)
-        run_loop(serve(config, announce, reload))
+        if count > 1:
+            from gateway.cli.serve.workers import serve_by_workers
+
+            serve_by_workers(config, options, count, announce)
+        else:
+            reload = partial(read_config, source.read, config, insecure=options.insecure)
+            run_loop(serve(config, announce, reload, orders))
     except OSError as error:
         raise cannot_listen(error, config.server.host, config.server.port) from error
     except ConfigInvalid as error:
@@ -109,6 +125,17 @@ def _run(source: _Source, config: GatewayConfig, options: ServeOptions) -> None:
         if not problems:
             raise Stop(ExitCode.CONFIG_INVALID, f"{source.name}: {error}") from error
         raise invalid(_located(source, options, problems)) from error
+
+
+def _announcement(config: GatewayConfig, options: ServeOptions, form: LogFormat) -> Callable[[str], None]:
+    """Tells what is hardly meant as it is written, and returns what tells that the gateway serves."""
+    if form == "json":
+        for problem in doubts(config):
+            log.warning("start.doubtful", problem=str(problem))
+        return partial(_log_ready, config)
+    warn(doubts(config))
+    file = options.save if options.targets else options.file or DEFAULT_FILE
+    return partial(_announce, config, file)
 
 
 def _located(source: _Source, options: ServeOptions, problems: Sequence[Problem]) -> Sequence[Problem]:
@@ -124,7 +151,7 @@ def read_config(read: Callable[[], GatewayConfig], served: GatewayConfig | None,
     """
     config = read()
     listening = config if served is None else config.model_copy(update={"server": served.server})
-    problem = open_listen_problem(listening, insecure)
+    problem = open_listen_problem(listening, insecure) or workers_problem(listening, Registry())
     if problem is not None:
         raise ConfigInvalid([problem])
     return config
@@ -176,7 +203,10 @@ def cannot_listen(error: OSError, host: str, port: int) -> Stop:
 
 def _log_ready(config: GatewayConfig, url: str) -> None:
     cards = {name: f"{url}/a2a/{name}/.well-known/agent-card.json" for name in config.agents}
-    log.info("start.ready", url=url, host=config.server.host, public_url=config.server.public_url, cards=cards)
+    kept = Registry().ledger(config.storage.url).keeps
+    log.info(
+        "start.ready", url=url, host=config.server.host, public_url=config.server.public_url, cards=cards, kept=kept
+    )
 
 
 def _announce(config: GatewayConfig, file: Path | None, url: str) -> None:
@@ -187,8 +217,11 @@ def _announce(config: GatewayConfig, file: Path | None, url: str) -> None:
     key = "" if config.auth.mode == "none" else " --key KEY"
     lines = [f"a2a-gateway serves {len(names)} {'agent' if len(names) == 1 else 'agents'} on {bound}{cards}"]
     lines += [f"  {url}/a2a/{name}/.well-known/agent-card.json" for name in names]
+    keeps = Registry().ledger(config.storage.url).keeps
+    if not keeps:
+        lines += [f"The storage is {config.storage.address}: nothing is kept when the gateway ends"]
     lines += [f"Try: {program()} stream -u {url} -a {names[0]}{key} 'Hello'"]
-    if key and file is not None:
+    if key and file is not None and keeps:
         option = "" if file == DEFAULT_FILE else f" -c {shlex.quote(str(file))}"
         lines += [f"A key: {program()} keys create NAME{option}"]
     sys.stderr.write(visible("\n".join(lines)) + "\n")

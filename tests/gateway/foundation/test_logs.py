@@ -355,3 +355,30 @@ def test_a_value_of_several_lines_stands_below_its_line() -> None:
     first, *rest = logged(code, TEXT)
     assert first.endswith("[warning  ] failed task=t")
     assert rest == ["  detail:", "    one", r"      two\x1b"]
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_every_line_of_one_of_several_processes_has_its_number(form: str) -> None:
+    code = LINES + (
+        "logging.warning('one'); write_lines([(0, Line(event='two'))]); "
+        "import structlog; structlog.get_logger().info('three')"
+    )
+    number = '"worker": 7' if form == "json" else "worker=7"
+    lines = logged(code, f"form={form!r}, worker=7")
+    assert [number in line.replace('":7', '": 7') for line in lines] == [True] * 3
+
+
+def test_several_processes_write_whole_lines_to_one_pipe() -> None:
+    code = LINES + (
+        "import os, select, gateway.foundation.logs as logs\n"
+        "sizes, write = [], os.write\n"
+        "def measured(to, data):\n"
+        "    sizes.append((len(data), bytes(data[-1:])))\n"
+        "    return write(to, data)\n"
+        "logs.os.write = measured\n"
+        "write_lines([(0, Line(event='e', path='x' * size)) for size in [300] * 40 + [9000] + [300] * 3])\n"
+        "assert all(end == b'\\n' for _, end in sizes), sizes\n"
+        "assert [size > select.PIPE_BUF for size, _ in sizes].count(True) == 1, sizes\n"
+        "assert len(sizes) < 10, sizes\n"
+    )
+    assert len(logged(code, "worker=1")) == 44

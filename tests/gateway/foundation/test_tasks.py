@@ -1,11 +1,11 @@
-"""A cancelled task ends, or is abandoned."""
+"""The first of several ends a wait. A cancelled task ends, or is abandoned."""
 
 import asyncio
 from contextlib import suppress
 
 import pytest
 
-from gateway.foundation.tasks import stop
+from gateway.foundation.tasks import first_of, stop
 from tests.support.core import soon
 
 
@@ -73,3 +73,29 @@ def test_a_loop_ends_in_spite_of_an_abandoned_task() -> None:
 
     asyncio.run(main())
     assert left[0].cancels == 1
+
+
+async def test_the_first_of_several_ends_the_wait_and_cancels_the_others() -> None:
+    never, ended = asyncio.Event(), asyncio.Event()
+
+    async def cancelled() -> None:
+        try:
+            await never.wait()
+        finally:
+            ended.set()
+
+    await first_of(asyncio.sleep(0), cancelled())
+    assert ended.is_set()
+
+
+async def test_a_task_of_another_group_is_not_cancelled() -> None:
+    go_on = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(_ended(go_on))
+        await first_of(asyncio.sleep(0), task)
+        go_on.set()
+    assert not task.cancelled()
+
+
+async def _ended(event: asyncio.Event) -> None:
+    await event.wait()

@@ -296,7 +296,7 @@ async def test_retention_keeps_the_log_of_undelivered_events(core: Core, push: P
     contexts = Contexts(core.ledger, core.runner, core.fanout, core.time.clock)
 
     async def sweep() -> int:
-        await Retention(core.ledger, contexts, core.time.clock, Lifetimes(events=1.0)).sweep()
+        await Retention(core.ledger, contexts, core.time.clock, core.duties, Lifetimes(events=1.0)).sweep()
         return len(query(core.path, "SELECT 1 FROM event WHERE task = ?", task.id))
 
     core.time.now += 5_000

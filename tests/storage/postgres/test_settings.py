@@ -1,0 +1,74 @@
+"""The settings of a ledger on PostgreSQL."""
+
+import subprocess
+import sys
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from gateway.config.plugins import Registry
+from storage.postgres.settings import PostgresSettings
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://localhost", "postgresql://ada:secret@localhost:x/ledger?nothing=1", "postgresql://[/x"]
+)
+def test_a_url_that_names_no_database_is_refused_and_not_quoted(url: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        PostgresSettings(url=url)
+    [problem] = caught.value.errors(include_url=False, include_input=False)
+    assert "postgresql://USER@HOST:5432/DATABASE" in problem["msg"]
+    assert "secret" not in problem["msg"]
+
+
+def test_all_that_the_settings_say_is_in_the_connection_string() -> None:
+    settings = PostgresSettings(
+        url="postgresql://ada@one,two/ledger?target_session_attrs=read-write",
+        password=SecretStr("a word"),
+        tls="verify-full",
+        ca="/etc/ca.pem",
+        database_schema="own",
+        lock_timeout="1s",
+    )
+    told = settings.conninfo(options=True)
+    parts = (
+        "host=one,two",
+        "dbname=ledger",
+        "target_session_attrs=read-write",
+        "password='a word'",
+        "sslmode=verify-full",
+        "sslrootcert=/etc/ca.pem",
+        "application_name=a2a-gateway",
+        "search_path=own",
+        "lock_timeout=1000",
+    )
+    for part in parts:
+        assert part in told
+    assert "options" not in settings.conninfo(options=False)
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
+def test_the_kind_is_found_by_both_schemes(scheme: str) -> None:
+    factory = Registry().ledger(f"{scheme}://localhost/ledger")
+    assert factory.settings is PostgresSettings
+    assert factory.scales_out
+
+
+def test_looking_the_kind_up_imports_no_psycopg() -> None:
+    program = "import sys, storage.postgres.factory; print('psycopg' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_without_psycopg_the_url_is_refused_with_what_to_install() -> None:
+    program = """
+import sys
+sys.modules["psycopg"] = None
+from storage.postgres.settings import PostgresSettings
+try:
+    PostgresSettings(url="postgresql://localhost/ledger")
+except ValueError as error:
+    print("a2a-gateway[postgres]" in str(error))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

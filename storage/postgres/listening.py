@@ -2,11 +2,10 @@
 heard is tried all the time, and while they are not, the database is asked.
 
 A pooler that gives each transaction another connection takes the wish to be told, and tells nothing. So another connection
-sends a notification now and then: until that is heard, the number of all commits is polled.
+sends one when none was heard for a while: until one is heard, the number of all commits is polled.
 """
 
 import asyncio
-import secrets
 import socket
 import threading
 import time
@@ -29,7 +28,7 @@ _POLL = 0.1
 """Seconds between two looks at the number of all commits."""
 
 _PING = 5.0
-"""Seconds between two notifications of the gateway to itself, and within which each is heard."""
+"""Seconds of silence after which a notification is sent to everybody, and within which it is heard."""
 
 log = structlog.get_logger("storage.postgres.listening")
 
@@ -164,7 +163,6 @@ class _Thread:
         self._tell = tell
         self._send = send
         self._found = found
-        self._word = f"{sql.PING}{secrets.token_hex(8)}"
         self._woken, self._wake = socket.socketpair()
         self._stopped = threading.Event()
 
@@ -200,12 +198,12 @@ class _Thread:
                         self._found(False)
                         self._tell(None)
                     answered, due = False, time.monotonic() + self._every
-                    self._send(self._word)
+                    self._send(sql.PING)
                 for payload in session.heard(max(0.0, due - time.monotonic()), self._woken.fileno()):
-                    if payload == self._word:
-                        answered = True
-                        self._found(True)
-                    elif not payload.startswith(sql.PING):
+                    # Whoever has sent it: notifications arrive, and none to itself is needed for a while.
+                    answered, due = True, time.monotonic() + self._every
+                    self._found(True)
+                    if payload != sql.PING:
                         self._tell(frozenset(json.decode(payload)) if payload else None)
         finally:
             self._found(False)

@@ -68,7 +68,7 @@ VERSION = prepared("VERSION", Text("SELECT CAST(coalesce(sum(number), 0) + count
 _CHANNEL = "a2a_gateway_ledger"
 
 PING = "!"
-"""A notification that only shows that they arrive. Others are the ids of tasks as a list in JSON, or empty: look for yourself."""
+"""A notification that only shows that they arrive. Others are ids of tasks as a list in JSON, or empty: look for yourself."""
 
 LISTEN = plain(f"LISTEN {_CHANNEL}")
 NOTIFY = prepared("NOTIFY", Text(f"SELECT pg_notify('{_CHANNEL}', $1)", ("payload",)))

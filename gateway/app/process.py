@@ -4,7 +4,7 @@ messages at once; running turns have until the end of the grace."""
 import asyncio
 import gc
 from collections.abc import Callable, Coroutine
-from contextlib import nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from functools import partial
 from typing import Any
 
@@ -40,9 +40,11 @@ async def serve(
     Raises: OSError when the address cannot be bound, ConfigInvalid as `open_grpc`, ValueError and LedgerUnavailable as
     `running`.
     """
-    bound = listen(config.server.host, config.server.port)
-    with bound:
+    with ExitStack() as sockets:
+        bound = sockets.enter_context(listen(config.server.host, config.server.port))
         grpc = open_grpc(config)
+        if grpc is not None:
+            sockets.enter_context(closing(grpc))
         ports = bound.getsockname()[1], None if grpc is None else grpc.port
         served = config.model_copy(update={"server": config.server.bound_to(*ports)})
         signals = Signals()

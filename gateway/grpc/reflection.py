@@ -14,7 +14,7 @@ from gateway.a2a.wire import v1_0_proto
 from gateway.a2a.wire.protobuf import INT32, OCTETS, TEXT, Field, Message, Procedure
 from gateway.foundation.shutdown import Drain
 from gateway.grpc import health
-from gateway.grpc.context import Context, next_message, send_within
+from gateway.grpc.context import Context, send_within
 from gateway.grpc.descriptors import File, google_files, service_file
 
 VERSIONS = ("v1", "v1alpha")
@@ -117,9 +117,9 @@ class ReflectionService:
         self._services = [v1_0_proto.SERVICE, health.SERVICE, *map(service_of, VERSIONS)]
 
     async def talk(self, version: str, context: Context) -> None:
-        """Answers each question. Raises: ParseError, and as `next_message` and `send_within`."""
+        """Answers each question. Raises: ParseError, and as `Context.read` and `send_within`."""
         procedure = _PROCEDURES[version]
-        while not self._drain.is_set() and (message := await next_message(context)) is not None:
+        while not self._drain.is_set() and (message := await context.read()) is not None:
             request, _ = procedure.request.decode(message, depth=2)
             response = {"validHost": request.get("host", ""), "originalRequest": request, **self._answer(request)}
             await self._send(context, procedure.response.write(response))

@@ -8,13 +8,15 @@ A message has no place for the number of its event. The initial metadata give th
 import asyncio
 from functools import partial
 
-from grpc.aio import BaseError
-
 from gateway.a2a.errors import Busy, Unauthenticated
 from gateway.foundation.watchdog import Watchdog
-from gateway.grpc.context import CallerGone, Context, Metadata, Stuck, send_metadata
+from gateway.grpc.context import Context, Metadata, Stuck
+from gateway.grpc.messages import portions
 from gateway.http.sse import OnRevocation, StreamSettings, Translation, translated
 from gateway.operations.call import EventStream
+
+_PORTION = 2**16
+"""Bytes that a caller has the send timeout for."""
 
 
 class StreamedCall:
@@ -64,16 +66,12 @@ class StreamedCall:
             messages = [message for _, message in await translated(self._event, batch)]
             if messages and not begun:
                 begun = True
-                sending.begin()
                 first = batch[0][0] if batch[0][0] is not None else resumed
                 number = () if first is None else (("last-event-id", str(first)),)
-                await send_metadata(self._context, (*metadata, *number))
-            try:
-                for message in messages:
-                    sending.begin()
-                    await self._context.write(message)
-            except BaseError:
-                raise CallerGone from None
+                self._context.send_metadata((*metadata, *number))
+            for portion in portions(messages, _PORTION):
+                sending.begin()
+                await self._context.write(portion)
             sending.end()
 
     def _stop(self, end: Exception) -> None:

@@ -1,0 +1,334 @@
+"""The connections of HTTP/2: what peers may do that libraries do not, or only some of them."""
+
+import asyncio
+import struct
+
+import pytest
+from hpack import Decoder
+
+from gateway.config.gateway import LimitsConfig
+from gateway.grpc import connection
+from tests.gateway.grpc.calling import path, serving
+from tests.gateway.grpc.raw import (
+    ACK,
+    CANCEL,
+    DATA,
+    END_STREAM,
+    ENHANCE_YOUR_CALM,
+    GOAWAY,
+    HEADERS,
+    NO_ERROR,
+    PING,
+    REFUSED_STREAM,
+    RST_STREAM,
+    WINDOW_UPDATE,
+    Frame,
+    Peer,
+    frame,
+    headers,
+    message,
+    raw_peer,
+    request,
+)
+from tests.gateway.grpc.test_service import FIRST, SECOND, Waiting, streaming
+from tests.interaction.harness import SEND
+from tests.support.core import until
+
+SEND_MESSAGE, STREAM = path("SendMessage"), path("SendStreamingMessage")
+
+
+def decoded(found: Frame) -> dict[str, str]:
+    return {str(name): str(value) for name, value in Decoder().decode(found.payload)}
+
+
+async def ends(peer: Peer, stream: int) -> bool:
+    """Whether the stream comes to its end."""
+    while found := await peer.next(DATA, HEADERS, RST_STREAM):
+        if found.stream == stream and (found.kind == RST_STREAM or found.flags & END_STREAM):
+            return True
+    return False
+
+
+# --- messages
+
+
+async def test_messages_that_are_there_at_once_are_one_frame() -> None:
+    operations, _ = streaming([(1, FIRST), (2, SECOND), (3, SECOND)])
+    async with serving(operations=operations) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        peer.send(request(1, STREAM))
+        found = await peer.next(DATA)
+        assert found is not None
+        assert len(_messages(found.payload)) == 3
+        assert await ends(peer, 1)
+
+
+def _messages(data: bytes) -> list[bytes]:
+    found = []
+    while data:
+        length = int.from_bytes(data[1:5])
+        found.append(data[5 : 5 + length])
+        data = data[5 + length :]
+    return found
+
+
+async def test_a_window_of_a_few_bytes_brings_all_in_order() -> None:
+    operations, _ = streaming([(1, FIRST), (2, SECOND)], [(3, SECOND)])
+    async with serving(operations=operations) as served, asyncio.timeout(20):
+        async with raw_peer(served.port) as peer:
+            peer.send(request(1, STREAM))
+            whole = b""
+            while (found := await peer.next(DATA, HEADERS)) and not found.flags & END_STREAM:
+                whole += found.payload if found.kind == DATA else b""
+        async with raw_peer(served.port, window=0) as peer:
+            peer.send(request(1, STREAM))
+            pieces = b""
+            while len(pieces) < len(whole):
+                peer.window(1, 7)
+                found = await peer.next(DATA)
+                assert found is not None
+                assert len(found.payload) < len(whole)
+                pieces += found.payload
+            assert await ends(peer, 1)
+    assert pieces == whole
+
+
+async def test_a_call_in_single_bytes_is_answered() -> None:
+    async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        for byte in request(1, SEND_MESSAGE):
+            peer.send(bytes((byte,)))
+            await asyncio.sleep(0)
+        assert await peer.next(DATA)
+        assert await ends(peer, 1)
+
+
+async def test_a_message_that_is_cut_off_is_refused() -> None:
+    async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        peer.send(headers(1, SEND_MESSAGE) + frame(DATA, END_STREAM, 1, struct.pack(">BI", 0, 20) + b"cut"))
+        found = await peer.next(HEADERS)
+    assert found is not None
+    said = decoded(found)
+    assert (said["grpc-status"], said["grpc-message"]) == ("3", "the message is cut off")
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (headers(1, SEND_MESSAGE, kind="application/json"), "415"),
+        (headers(1, SEND_MESSAGE, method="GET"), "405"),
+    ],
+    ids=["type", "method"],
+)
+async def test_a_request_that_is_no_call_has_a_status_of_http(sent: bytes, status: str) -> None:
+    async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        peer.send(sent)
+        found = await peer.next(HEADERS)
+    assert found is not None
+    assert decoded(found)[":status"] == status
+    assert found.flags & END_STREAM
+
+
+# --- ends
+
+
+async def test_a_call_that_is_refused_before_its_message_has_come_is_ended_for_both() -> None:
+    async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        peer.send(headers(1, "/none/of/these"))
+        assert await peer.next(RST_STREAM) == Frame(RST_STREAM, 0, 1, NO_ERROR)
+        peer.send(message(1) + request(3, SEND_MESSAGE))
+        assert await ends(peer, 3)
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        frame(RST_STREAM, 0, 1, NO_ERROR),
+        frame(WINDOW_UPDATE, 0, 1, (5).to_bytes(4)),
+    ],
+    ids=["reset", "window"],
+)
+async def test_what_comes_for_a_call_that_has_ended_leaves_the_others(late: bytes) -> None:
+    async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        peer.send(request(1, SEND_MESSAGE))
+        assert await ends(peer, 1)
+        peer.send(late + request(3, SEND_MESSAGE) + late)
+        assert await ends(peer, 3)
+        peer.send(late + request(5, SEND_MESSAGE))
+        assert await ends(peer, 5)
+
+
+async def test_a_peer_that_opens_no_more_calls_gets_the_answers_of_those_that_it_has() -> None:
+    operations, stream = streaming([(1, FIRST)], stays_open=True)
+    async with serving(operations=operations) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        peer.send(request(1, STREAM))
+        assert await peer.next(DATA)
+        peer.send(frame(GOAWAY, 0, 0, bytes(8)) + frame(PING, 0, 0, b"still on"))
+        assert await peer.next(PING) == Frame(PING, ACK, 0, b"still on")
+        assert not stream.closed.is_set()
+        served.drain.set()
+        assert await ends(peer, 1)
+        assert await peer.ended()
+
+
+async def test_a_server_that_retires_says_so_and_refuses_what_is_new() -> None:
+    operations, _ = streaming([(1, FIRST)], stays_open=True)
+    async with serving(operations=operations) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        peer.send(request(1, STREAM))
+        assert await peer.next(DATA)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(served.server.retire(10))
+            found = await peer.next(GOAWAY)
+            assert found == Frame(GOAWAY, 0, 0, (1).to_bytes(4) + NO_ERROR)
+            peer.send(request(3, STREAM))
+            assert await peer.next(RST_STREAM) == Frame(RST_STREAM, 0, 3, REFUSED_STREAM)
+            served.drain.set()
+            assert await ends(peer, 1)
+            assert await peer.ended()
+
+
+async def test_the_status_of_a_call_comes_behind_the_message_that_its_caller_has_not_taken_yet() -> None:
+    operations, stream = streaming([(1, FIRST)], stays_open=True)
+    async with serving(operations=operations) as served, raw_peer(served.port, window=0) as peer, asyncio.timeout(20):
+        peer.send(request(1, STREAM))
+        assert await peer.next(HEADERS)
+        served.drain.set()
+        await stream.closed.wait()
+        peer.window(1, 2**16)
+        found = [await peer.next(DATA, HEADERS, RST_STREAM) for _ in range(2)]
+    assert [each and each.kind for each in found] == [DATA, HEADERS]
+
+
+async def test_a_status_that_its_caller_does_not_take_is_not_waited_for() -> None:
+    limits = LimitsConfig.model_construct(stream_blocked=0.2)
+    operations, _ = streaming([(1, FIRST)], stays_open=True)
+    async with (
+        serving(operations=operations, limits=limits) as served,
+        raw_peer(served.port, window=0) as peer,
+        asyncio.timeout(20),
+    ):
+        peer.send(request(1, STREAM))
+        assert await peer.next(HEADERS)
+        served.drain.set()
+        assert await peer.next(RST_STREAM) == Frame(RST_STREAM, 0, 1, CANCEL)
+
+
+@pytest.mark.parametrize("said", ["1x", "S", "-1S", "123456789S", ""], ids=repr)
+async def test_a_deadline_that_cannot_be_read_is_none(said: str) -> None:
+    async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        peer.send(request(1, SEND_MESSAGE, ("grpc-timeout", said)))
+        assert await peer.next(DATA)
+
+
+async def test_a_deadline_ends_a_call_whose_caller_takes_nothing() -> None:
+    operations, stream = streaming([(1, FIRST)], stays_open=True)
+    async with serving(operations=operations) as served, raw_peer(served.port, window=0) as peer, asyncio.timeout(20):
+        peer.send(request(1, STREAM, ("grpc-timeout", "100m")))
+        assert await peer.next(RST_STREAM)
+        await stream.closed.wait()
+
+
+# --- peers that ask for much, or for nothing
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        frame(PING, 0, 0, bytes(8)),
+        frame(WINDOW_UPDATE, 0, 0, (1).to_bytes(4)),
+        frame(4, 0, 0),
+    ],
+    ids=["pings", "windows", "settings"],
+)
+async def test_a_flood_ends_its_connection_and_no_other(flood: bytes) -> None:
+    async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        peer.send(flood * 2000)
+        found = await peer.next(GOAWAY)
+        assert found is not None
+        assert int.from_bytes(found.payload[4:]) == ENHANCE_YOUR_CALM
+        assert await peer.ended()
+        await served.call("GetTask", {"id": "task-1"})
+
+
+async def test_calls_that_are_reset_at_once_end_their_connection() -> None:
+    async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        for stream in range(1, 4000, 2):
+            peer.send(headers(stream, SEND_MESSAGE) + frame(RST_STREAM, 0, stream, NO_ERROR))
+        assert await peer.ended()
+        await served.call("GetTask", {"id": "task-1"})
+
+
+async def test_a_peer_that_does_not_read_its_socket_loses_its_connection() -> None:
+    limits = LimitsConfig.model_construct(stream_blocked=0.3)
+    big = b'{"artifactUpdate":{"taskId":"t","artifact":{"artifactId":"a","parts":[{"text":"%b"}]}}}' % (b"x" * 2**20)
+    operations, stream = streaming([(number, big) for number in range(1, 33)], stays_open=True)
+    async with (
+        serving(operations=operations, limits=limits) as served,
+        raw_peer(served.port, window=2**31 - 1) as peer,
+        asyncio.timeout(20),
+    ):
+        peer.window(0, 2**30)
+        peer.send(request(1, STREAM))
+        await stream.closed.wait()
+        await until(lambda: not served.server._connections)
+
+
+async def test_a_silent_peer_is_asked_and_then_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_ANSWER_SECONDS", 0.1)
+    async with serving(keepalive=0.1) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        assert await peer.next(PING)
+        assert await peer.ended()
+
+
+async def test_a_peer_that_answers_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_ANSWER_SECONDS", 5)
+    async with serving(keepalive=0.05) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        for _ in range(3):
+            found = await peer.next(PING)
+            assert found is not None
+            peer.send(frame(PING, ACK, 0, found.payload))
+
+
+async def test_a_connection_without_calls_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_IDLE_SECONDS", 0)
+    async with serving(keepalive=0.05) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        assert await peer.next(GOAWAY)
+        assert await peer.ended()
+
+
+async def test_a_message_in_pieces_larger_than_the_window_arrives() -> None:
+    async with serving(limits=LimitsConfig.model_construct(request_body=2**22)) as served, asyncio.timeout(30):
+        text = "x" * (3 * 2**20)
+        await served.call("SendMessage", {"message": {**SEND["message"], "parts": [{"text": text}]}})
+    [(_, _, sent)] = served.operations.calls
+    assert sent.message.parts[0].text == text  # type: ignore[attr-defined]  # a SendMessageRequest
+
+
+async def test_a_caller_that_is_not_admitted_sends_no_more_than_a_window() -> None:
+    operations = Waiting()
+    async with serving(operations=operations) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        peer.send(headers(1, "/grpc.health.v1.Health/Watch") + message(1, b"", flags=0))
+        assert await peer.next(DATA)
+        peer.send(frame(DATA, 0, 1, bytes(16384)) * 20)
+        found = await peer.next(RST_STREAM, GOAWAY)
+        assert found is not None
+        await served.call("GetTask", {"id": "task-1"})
+
+
+async def test_a_connection_that_ends_ends_its_calls() -> None:
+    operations, stream = streaming([(1, FIRST)], stays_open=True)
+    async with serving(operations=operations) as served, asyncio.timeout(20):
+        async with raw_peer(served.port) as peer:
+            peer.send(request(1, STREAM))
+            assert await peer.next(DATA)
+        await stream.closed.wait()
+        await until(lambda: not served.server._connections)
+
+
+async def test_a_call_more_than_there_may_be_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_CALLS", 1)
+    operations, _ = streaming([(1, FIRST)], stays_open=True)
+    async with serving(operations=operations) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        peer.send(request(1, STREAM))
+        assert await peer.next(DATA)
+        peer.send(request(3, STREAM))
+        assert await peer.next(GOAWAY)
+        assert await peer.ended()

@@ -5,15 +5,16 @@ Source: the description of gRPC over HTTP/2, "Requests" and "Responses".
 
 import asyncio
 from binascii import b2a_base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 from urllib.parse import quote
 
 import grpc
 
 from gateway.a2a.errors import A2AError, InvalidRequest
-from gateway.grpc.messages import Incoming, joined
+from gateway.grpc.messages import Incoming, parts
 from gateway.grpc.status import Status, status_of
+from gateway.grpc.turns import Turn
 from gateway.http.reply import Headers
 
 Metadata = Sequence[tuple[str, str]]
@@ -36,10 +37,6 @@ class CallerGone(Exception):
     """The call has ended, or can tell its caller nothing any more."""
 
 
-class Stuck(CallerGone):
-    """The caller has read nothing for the send timeout."""
-
-
 class Stream(Protocol):
     """The stream of HTTP/2 that a call has. `peer` is the address of the other end, '' where it is not known."""
 
@@ -49,12 +46,21 @@ class Stream(Protocol):
         """The headers of the answer."""
         ...
 
-    async def send(self, data: bytes) -> None:
-        """Returns when the caller has taken all of it, but for what the sockets hold."""
+    def turn(self, *, reads: bool) -> Turn:
+        """The turn of its call among those of the connection."""
+        ...
+
+    async def send(self, parts: Iterable[bytes], patience: float) -> None:
+        """Returns when the caller has taken all of it, but for what the sockets hold; ends the call when nothing moves for so
+        many seconds."""
         ...
 
     def finish(self, headers: Headers) -> None:
         """The headers at the end, behind what the caller has still to take."""
+        ...
+
+    def cut(self, headers: Headers) -> None:
+        """The headers at the end, instead of what the caller has still to take."""
         ...
 
     def taken(self, size: int) -> None:
@@ -73,7 +79,9 @@ class Context:
         """`largest` is the number of bytes of the largest message of the caller."""
         found = dict(headers)
         self.path = found[b":path"].decode(errors="replace")
-        self.metadata: Headers = [each for each in headers if each[0][:1] != b":" and each[0][-4:] != b"-bin"]
+        self.metadata: Headers = [
+            (name, value.strip(b" \t")) for name, value in headers if name[:1] != b":" and name[-4:] != b"-bin"
+        ]
         self.timeout = _seconds(found.get(b"grpc-timeout", b""))
         self._stream = stream
         self._incoming = Incoming(largest)
@@ -135,14 +143,21 @@ class Context:
         """The initial metadata, which go out with the first message."""
         self._initial = [*self._initial, *((name.encode(), value.encode()) for name, value in metadata)]
 
-    async def write(self, messages: Sequence[bytes]) -> None:
-        """All of them in as few frames as there can be. Raises: CallerGone."""
+    def turn(self, *, reads: bool) -> Turn:
+        """What `async with` waits for before the work of the call begins. `reads`: the work is no more than reading."""
+        return self._stream.turn(reads=reads)
+
+    async def write(self, messages: Sequence[bytes], patience: float) -> None:
+        """All of them in as few frames as there can be, to a caller that is waited for so many seconds when nothing moves.
+
+        Raises: CallerGone.
+        """
         if not self._begun and not self._ended:
             self._begun = True
             self._stream.begin(self._initial)
         if self._ended:
             raise CallerGone
-        await self._stream.send(joined(messages))
+        await self._stream.send(parts(messages), patience)
 
     def refuse(self, error: A2AError) -> None:
         """The status that the call will end with."""
@@ -152,13 +167,26 @@ class Context:
         """Ends the call with its status."""
         if not self._ended:
             self._ended = True
-            self._stream.finish(_last(self._status) if self._begun else [*_BEGIN, *_last(self._status)])
+            self._stream.finish(self._end())
             self._take()
 
     def expire(self) -> None:
         """Ends the call with the status of one whose deadline has passed."""
-        self._status = _LATE
-        self.finish()
+        self._cut(_LATE)
+
+    def give_up(self, error: A2AError) -> None:
+        """Ends the call with this status, whatever its caller has still to take."""
+        self._cut(status_of(error))
+
+    def _cut(self, status: Status) -> None:
+        if not self._ended:
+            self._ended = True
+            self._status = status
+            self._stream.cut(self._end())
+            self._take()
+
+    def _end(self) -> Headers:
+        return _last(self._status) if self._begun else [*_BEGIN, *_last(self._status)]
 
     def abandon(self) -> None:
         """Ends the call without a status."""
@@ -185,13 +213,9 @@ async def receive(context: Context) -> bytes:
     return message
 
 
-async def send_within(seconds: float, context: Context, message: bytes) -> None:
-    """Raises: CallerGone; Stuck when the caller does not take the message within so many seconds."""
-    try:
-        async with asyncio.timeout(seconds):
-            await context.write((message,))
-    except TimeoutError:
-        raise Stuck from None
+def refusal(error: A2AError) -> Headers:
+    """The whole answer to a call that is not taken."""
+    return [*_BEGIN, *_last(status_of(error))]
 
 
 def _last(status: Status) -> Headers:

@@ -11,9 +11,23 @@ from gateway.a2a.errors import EncodingNotSupported, InvalidRequest, PayloadTooL
 _PREFIX = struct.Struct(">BI")
 
 
-def joined(messages: Iterable[bytes]) -> bytes:
-    """The bytes of uncompressed messages."""
-    return b"".join([part for message in messages for part in (_PREFIX.pack(0, len(message)), message)])
+_LARGE = 2**16
+"""Bytes of a message that is not copied behind its prefix."""
+
+
+def parts(messages: Iterable[bytes]) -> Iterator[bytes]:
+    """The bytes of uncompressed messages, in as few parts as there are without a copy of a large one."""
+    small: list[bytes] = []
+    for message in messages:
+        small.append(_PREFIX.pack(0, len(message)))
+        if len(message) < _LARGE:
+            small.append(message)
+        else:
+            yield b"".join(small)
+            yield message
+            small.clear()
+    if small:
+        yield b"".join(small)
 
 
 def portions(messages: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import structlog
 
-from gateway.a2a.errors import A2AError, InternalError, MethodNotFound, TooManyRequests, echo
+from gateway.a2a.errors import A2AError, Busy, InternalError, MethodNotFound, TooManyRequests, echo
 from gateway.a2a.wire import v1_0_proto
 from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
@@ -24,10 +24,13 @@ from gateway.grpc.context import CallerGone, Context
 from gateway.grpc.health import HealthService
 from gateway.grpc.reflection import ReflectionService
 from gateway.grpc.service import A2AService, Pipelines
+from gateway.grpc.turns import Held
 from gateway.http.server import listen
 
 _LAST_SECONDS = 1.0
-"""For calls that still run when the server ends: their answers may be on the way."""
+"""For callers to take what they are told at the end."""
+
+_ENDED = Busy("The gateway is shutting down; ask again.", retry_after=1)
 
 _PUBLIC_CALLS = 1000
 """Open calls of those that need no credential, in the whole process."""
@@ -57,6 +60,7 @@ class GrpcServer:
         self._bounds = bounds
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
+        self._held = Held()
         self._unconnected = asyncio.Event()
         keep_from_copies(self)
 
@@ -87,7 +91,7 @@ class GrpcServer:
             public = _public_calls(HealthService(ready, drain, blocked), ReflectionService(drain, blocked), clock)
             serve = partial(self._serve, _Calls(service, public))
             self._server = await asyncio.get_running_loop().create_server(
-                lambda: Connection(serve, tasks, self._bounds, self._connections.add, self._closed),
+                lambda: Connection(serve, tasks, self._bounds, self._held, self._connections.add, self._closed),
                 sock=self._socket,
                 ssl=self._tls,
             )
@@ -102,6 +106,9 @@ class GrpcServer:
             await calls.of(context.path)(context)
         except CallerGone:
             context.abandon()
+        except asyncio.CancelledError:
+            context.give_up(_ENDED)
+            raise
         except Exception:  # a defect in one call must not end the others
             log.exception("request.failed", path=context.path)
             context.abandon()
@@ -114,18 +121,24 @@ class GrpcServer:
             self._unconnected.set()
 
     async def retire(self, grace: float) -> None:
-        """Takes no more calls, and lets those that run end within so many seconds."""
+        """Takes no more calls, and lets those that run end within so many seconds; then ends them with a status."""
         if self._server is not None:
             self._server.close()
         self._unconnected.clear()
         for connection in tuple(self._connections):
             connection.leave()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(grace):
-                if self._connections:
-                    await self._unconnected.wait()
+        await self._wait_unconnected(grace)
+        for connection in tuple(self._connections):
+            connection.stop(_ENDED)
+        await self._wait_unconnected(_LAST_SECONDS)
         for connection in tuple(self._connections):
             connection.abort()
+
+    async def _wait_unconnected(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                if self._connections:
+                    await self._unconnected.wait()
 
 
 def _tls_context(tls: Tls) -> ssl.SSLContext:

@@ -15,13 +15,16 @@ from gateway.a2a.wire.dialect import Dialect, Method
 from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
 from gateway.foundation.off_loop import off_loop
-from gateway.grpc.context import CallerGone, Context, receive, send_within
+from gateway.grpc.context import CallerGone, Context, receive
 from gateway.grpc.streaming import StreamedCall
 from gateway.http.arrival import Arrival
 from gateway.http.pipeline import Outcome, Pipeline
 from gateway.http.request_log import RequestLine, milliseconds
 
 _DIALECTS = {v1_0.VERSION: v1_0_proto.DIALECT}
+
+_READS = frozenset({"GetTask", "ListTasks", "SubscribeToTask"})
+"""The methods that read tasks, and wait for nobody."""
 
 Pipelines = Callable[[], AbstractContextManager[Pipeline]]
 """The pipeline of the latest configuration, which stays open while the block runs."""
@@ -77,16 +80,21 @@ class A2AService:
             method = dialect.method(name)
             return method, dialect.decode(method, v1_0_proto.params(method, payload, pipeline.depth))
 
-        outcome = await self._outcome(pipeline.perform(admitted, dialect, read, size=len(payload)))
-        active = ((dialect.extensions.decode(), ", ".join(outcome.extensions)),) if outcome.extensions else ()
-        if outcome.stream is not None:
-            call = StreamedCall(context, outcome.stream, pipeline.streams, v1_0_proto.event)
-            await call.run(active, admitted.parameters.last_event_id(), outcome.on_revocation)
-            return
-        result = outcome.result
-        message = b"" if result is None else await off_loop(weight(result), dialect.encode, result)
-        context.send_metadata(active)
-        await send_within(pipeline.streams.send_timeout, context, message)
+        async with context.turn(reads=name in _READS) as turn:
+            outcome = await self._outcome(pipeline.perform(admitted, dialect, read, size=len(payload)))
+            active = ((dialect.extensions.decode(), ", ".join(outcome.extensions)),) if outcome.extensions else ()
+            if outcome.stream is not None:
+                call = StreamedCall(context, outcome.stream, pipeline.streams, v1_0_proto.event, turn)
+                await call.run(active, admitted.parameters.last_event_id(), outcome.on_revocation)
+                return
+            result, size = outcome.result, weight(outcome.result)
+            with turn.making(size):
+                message = b"" if result is None else await off_loop(size, dialect.encode, result)
+            # As large as the message, which may be waited for.
+            del outcome, result
+            context.send_metadata(active)
+            turn.made()
+            await context.write((message,), pipeline.streams.send_timeout)
 
     async def _outcome(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
         """What the operation returns or raises. When the caller leaves, it goes on, and its stream is closed."""

@@ -2,23 +2,26 @@
 
 import asyncio
 import struct
+from typing import Any
 
 import pytest
-from hpack import Decoder
+from structlog.testing import capture_logs
 
 from gateway.config.gateway import LimitsConfig
-from gateway.grpc import connection
+from gateway.grpc import connection, frames
 from tests.gateway.grpc.calling import path, serving
 from tests.gateway.grpc.raw import (
     ACK,
     CANCEL,
     DATA,
+    END_HEADERS,
     END_STREAM,
     ENHANCE_YOUR_CALM,
     GOAWAY,
     HEADERS,
     NO_ERROR,
     PING,
+    PREFACE,
     REFUSED_STREAM,
     RST_STREAM,
     WINDOW_UPDATE,
@@ -29,16 +32,13 @@ from tests.gateway.grpc.raw import (
     message,
     raw_peer,
     request,
+    status,
 )
 from tests.gateway.grpc.test_service import FIRST, SECOND, Waiting, streaming
 from tests.interaction.harness import SEND
 from tests.support.core import until
 
 SEND_MESSAGE, STREAM = path("SendMessage"), path("SendStreamingMessage")
-
-
-def decoded(found: Frame) -> dict[str, str]:
-    return {str(name): str(value) for name, value in Decoder().decode(found.payload)}
 
 
 async def ends(peer: Peer, stream: int) -> bool:
@@ -106,7 +106,7 @@ async def test_a_message_that_is_cut_off_is_refused() -> None:
         peer.send(headers(1, SEND_MESSAGE) + frame(DATA, END_STREAM, 1, struct.pack(">BI", 0, 20) + b"cut"))
         found = await peer.next(HEADERS)
     assert found is not None
-    said = decoded(found)
+    said = peer.headers
     assert (said["grpc-status"], said["grpc-message"]) == ("3", "the message is cut off")
 
 
@@ -123,7 +123,7 @@ async def test_a_request_that_is_no_call_has_a_status_of_http(sent: bytes, statu
         peer.send(sent)
         found = await peer.next(HEADERS)
     assert found is not None
-    assert decoded(found)[":status"] == status
+    assert peer.headers[":status"] == status
     assert found.flags & END_STREAM
 
 
@@ -208,7 +208,7 @@ async def test_a_status_that_its_caller_does_not_take_is_not_waited_for() -> Non
         peer.send(request(1, STREAM))
         assert await peer.next(HEADERS)
         served.drain.set()
-        assert await peer.next(RST_STREAM) == Frame(RST_STREAM, 0, 1, CANCEL)
+        assert (await status(peer, 1))[0] == "14"
 
 
 @pytest.mark.parametrize("said", ["1x", "S", "-1S", "123456789S", ""], ids=repr)
@@ -222,7 +222,7 @@ async def test_a_deadline_ends_a_call_whose_caller_takes_nothing() -> None:
     operations, stream = streaming([(1, FIRST)], stays_open=True)
     async with serving(operations=operations) as served, raw_peer(served.port, window=0) as peer, asyncio.timeout(20):
         peer.send(request(1, STREAM, ("grpc-timeout", "100m")))
-        assert await peer.next(RST_STREAM)
+        assert (await status(peer, 1)) == ("4", "the deadline has passed")
         await stream.closed.wait()
 
 
@@ -240,7 +240,7 @@ async def test_a_deadline_ends_a_call_whose_caller_takes_nothing() -> None:
 )
 async def test_a_flood_ends_its_connection_and_no_other(flood: bytes) -> None:
     async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
-        peer.send(flood * 2000)
+        peer.send(flood * 6000)
         found = await peer.next(GOAWAY)
         assert found is not None
         assert int.from_bytes(found.payload[4:]) == ENHANCE_YOUR_CALM
@@ -248,34 +248,106 @@ async def test_a_flood_ends_its_connection_and_no_other(flood: bytes) -> None:
         await served.call("GetTask", {"id": "task-1"})
 
 
-async def test_calls_that_are_reset_at_once_end_their_connection() -> None:
+@pytest.mark.parametrize(
+    "reset",
+    [
+        frame(RST_STREAM, 0, 0, CANCEL),
+        frame(WINDOW_UPDATE, 0, 0, (2**31 - 1).to_bytes(4)),
+        message(0) + frame(DATA, 0, 0, bytes(300)),
+    ],
+    ids=["reset", "window", "data"],
+)
+async def test_calls_without_end_that_are_reset_at_once_end_their_connection(
+    reset: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the peer, or by what it makes the gateway reset them for."""
+    monkeypatch.setattr(frames, "_BURST", 600)
+    with capture_logs() as logs:
+        async with serving(operations=Waiting()) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+            for stream in range(1, 3000, 2):
+                peer.send(headers(stream, SEND_MESSAGE) + _on(stream, reset))
+            assert await peer.ended()
+            await served.call("GetTask", {"id": "task-1"})
+    assert _ends(logs) == [("127.0.0.1", "flood of resets")]
+
+
+def _on(stream: int, sent: bytes) -> bytes:
+    """The same frames on this stream."""
+    found = b""
+    while sent:
+        size = 9 + int.from_bytes(sent[:3])
+        found += sent[:5] + stream.to_bytes(4) + sent[9:size]
+        sent = sent[size:]
+    return found
+
+
+def _ends(logs: Any) -> list[tuple[str, str]]:
+    """Whose connections the log says were ended, and why."""
+    return [(line["peer"], line["reason"]) for line in logs if line["event"] == "connection.ended"]
+
+
+async def test_a_thousand_cancelled_calls_leave_their_connection() -> None:
+    operations, stream = streaming([(1, FIRST)], stays_open=True)
+    async with serving(operations=operations) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        peer.send(request(1, STREAM))
+        assert await peer.next(DATA)
+        for number in range(3, 2003, 2):
+            peer.send(request(number, SEND_MESSAGE) + frame(RST_STREAM, 0, number, CANCEL))
+        peer.send(request(2003, SEND_MESSAGE))
+        assert await ends(peer, 2003)
+        assert not stream.closed.is_set()
+
+
+async def test_what_ends_a_connection_is_said_behind_all_that_its_peer_still_sends() -> None:
+    """Closing at once would have the system throw away what the peer has not read yet."""
     async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
-        for stream in range(1, 4000, 2):
-            peer.send(headers(stream, SEND_MESSAGE) + frame(RST_STREAM, 0, stream, NO_ERROR))
-        assert await peer.ended()
-        await served.call("GetTask", {"id": "task-1"})
+        peer.send(frame(PING, 0, 0, bytes(8)) * 200_000)
+        assert await peer.next(GOAWAY)
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n" + bytes(9), "no HTTP/2"),
+        (PREFACE + (2**24 - 1).to_bytes(3) + bytes(6), "a frame that is too large"),
+        (PREFACE + frame(HEADERS, END_HEADERS, 1, b"\xff\xff\xff\xff"), "protocol: ProtocolError"),
+    ],
+    ids=["http", "size", "hpack"],
+)
+async def test_a_connection_that_cannot_be_read_is_ended_with_a_line_in_the_log(sent: bytes, reason: str) -> None:
+    with capture_logs() as logs:
+        async with serving() as served, asyncio.timeout(20):
+            reading, writing = await asyncio.open_connection("127.0.0.1", served.port)
+            writing.write(sent)
+            await reading.read()
+            writing.close()
+    assert _ends(logs) == [("127.0.0.1", reason)]
 
 
 async def test_a_peer_that_does_not_read_its_socket_loses_its_connection() -> None:
     limits = LimitsConfig.model_construct(stream_blocked=0.3)
     big = b'{"artifactUpdate":{"taskId":"t","artifact":{"artifactId":"a","parts":[{"text":"%b"}]}}}' % (b"x" * 2**20)
     operations, stream = streaming([(number, big) for number in range(1, 33)], stays_open=True)
-    async with (
-        serving(operations=operations, limits=limits) as served,
-        raw_peer(served.port, window=2**31 - 1) as peer,
-        asyncio.timeout(20),
-    ):
-        peer.window(0, 2**30)
-        peer.send(request(1, STREAM))
-        await stream.closed.wait()
-        await until(lambda: not served.server._connections)
+    with capture_logs() as logs:
+        async with (
+            serving(operations=operations, limits=limits) as served,
+            raw_peer(served.port, window=2**31 - 1) as peer,
+            asyncio.timeout(20),
+        ):
+            peer.window(0, 2**30)
+            peer.send(request(1, STREAM))
+            await stream.closed.wait()
+            await until(lambda: not served.server._connections)
+    assert _ends(logs) == [("127.0.0.1", "the socket is not read")]
 
 
 async def test_a_silent_peer_is_asked_and_then_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_ANSWER_SECONDS", 0.1)
-    async with serving(keepalive=0.1) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
-        assert await peer.next(PING)
-        assert await peer.ended()
+    with capture_logs() as logs:
+        async with serving(keepalive=0.1) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+            assert await peer.next(PING)
+            assert await peer.ended()
+    assert _ends(logs) == [("127.0.0.1", "a ping is not answered")]
 
 
 async def test_a_peer_that_answers_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,12 +395,16 @@ async def test_a_connection_that_ends_ends_its_calls() -> None:
         await until(lambda: not served.server._connections)
 
 
-async def test_a_call_more_than_there_may_be_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_more_than_there_may_be_is_refused_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_CALLS", 1)
-    operations, _ = streaming([(1, FIRST)], stays_open=True)
+    operations, stream = streaming([(1, FIRST)], stays_open=True)
     async with serving(operations=operations) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
         peer.send(request(1, STREAM))
         assert await peer.next(DATA)
         peer.send(request(3, STREAM))
-        assert await peer.next(GOAWAY)
-        assert await peer.ended()
+        assert await peer.next(RST_STREAM, GOAWAY) == Frame(RST_STREAM, 0, 3, REFUSED_STREAM)
+        assert not stream.closed.is_set()
+        peer.send(frame(RST_STREAM, 0, 1, CANCEL) + request(5, STREAM))
+        found = await peer.next(DATA)
+        assert found is not None
+        assert found.stream == 5

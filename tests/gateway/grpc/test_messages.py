@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.a2a.errors import EncodingNotSupported, InvalidRequest, PayloadTooLarge
-from gateway.grpc.messages import Incoming, joined, portions
+from gateway.grpc.messages import Incoming, parts, portions
 
 MESSAGES = st.lists(st.binary(max_size=20), max_size=10)
 
 
 @given(MESSAGES, st.integers(1, 7))
-def test_what_is_joined_is_found_again_in_whatever_pieces_it_comes(messages: list[bytes], size: int) -> None:
-    incoming, whole, found = Incoming(20), joined(messages), []
+def test_what_is_put_together_is_found_again_in_whatever_pieces_it_comes(messages: list[bytes], size: int) -> None:
+    incoming, whole, found = Incoming(20), b"".join(parts(messages)), []
     for at in range(0, len(whole), size):
         incoming.feed(whole[at : at + size])
         while (message := incoming.next()) is not None:
@@ -21,6 +21,14 @@ def test_what_is_joined_is_found_again_in_whatever_pieces_it_comes(messages: lis
 
     assert found == messages
     assert incoming.next() is None
+
+
+def test_small_messages_are_one_part_and_large_ones_are_not_copied() -> None:
+    small, large = b"a", bytes(2**16)
+    found = list(parts([small, small, large, small]))
+
+    assert [len(each) for each in found] == [17, 2**16, 6]
+    assert found[1] is large
 
 
 @given(MESSAGES, st.integers(1, 50))

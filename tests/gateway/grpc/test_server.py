@@ -17,7 +17,7 @@ from gateway.grpc.connection import Bounds
 from gateway.grpc.server import GrpcServer, Tls
 from gateway.http.auth import KeyAuthentication
 from tests.gateway.grpc.calling import LARGEST, VERSION, Served, channel_to, details, path, refused, serving
-from tests.gateway.grpc.raw import CANCEL, RST_STREAM, Frame, raw_peer, request
+from tests.gateway.grpc.raw import raw_peer, request, status
 from tests.gateway.grpc.test_service import FIRST, SECOND, streaming
 from tests.gateway.http.test_auth import Keys
 from tests.interaction.harness import SEND
@@ -143,13 +143,13 @@ async def test_a_message_that_does_not_arrive_is_not_waited_for(monkeypatch: pyt
 
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])
 async def test_a_caller_that_takes_nothing_loses_its_call(method: str) -> None:
-    """A peer that grants no window keeps neither the call nor its stream nor the memory."""
+    """A peer that grants no window keeps neither the call nor its stream nor the memory, and is told why."""
     limits = LimitsConfig.model_construct(stream_blocked=0.3)
     operations, stream = streaming([(1, FIRST), (2, SECOND)], stays_open=True)
     async with serving(operations=operations, limits=limits) as served, asyncio.timeout(20):
         async with raw_peer(served.port, window=0) as peer:
             peer.send(request(1, path(method)))
-            assert await peer.next(RST_STREAM) == Frame(RST_STREAM, 0, 1, CANCEL)
+            assert (await status(peer, 1)) == ("14", "The answer was not taken in time.")
             if method == "SendStreamingMessage":
                 await stream.closed.wait()
         await served.call("GetTask", {"id": "task-1"})

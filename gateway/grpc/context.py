@@ -198,6 +198,7 @@ class Context:
     def lose(self) -> None:
         """The caller has ended the call, or its connection."""
         self._ended = True
+        self._take()
         self._wake()
 
 

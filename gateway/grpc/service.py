@@ -26,6 +26,9 @@ _DIALECTS = {v1_0.VERSION: v1_0_proto.DIALECT}
 _READS = frozenset({"GetTask", "ListTasks", "SubscribeToTask"})
 """The methods that read tasks, and wait for nobody."""
 
+_FIELDS = 32
+"""Times that a message, read field by field, takes longer than so many bytes of JSON: a field may have two bytes."""
+
 Pipelines = Callable[[], AbstractContextManager[Pipeline]]
 """The pipeline of the latest configuration, which stays open while the block runs."""
 
@@ -81,7 +84,7 @@ class A2AService:
             return method, dialect.decode(method, v1_0_proto.params(method, payload, pipeline.depth))
 
         async with context.turn(reads=name in _READS) as turn:
-            outcome = await self._outcome(pipeline.perform(admitted, dialect, read, size=len(payload)))
+            outcome = await self._outcome(pipeline.perform(admitted, dialect, read, size=len(payload) * _FIELDS))
             active = ((dialect.extensions.decode(), ", ".join(outcome.extensions)),) if outcome.extensions else ()
             if outcome.stream is not None:
                 call = StreamedCall(context, outcome.stream, pipeline.streams, v1_0_proto.event, turn)

@@ -1,4 +1,5 @@
-"""When the calls of a connection begin. Law: a peer that takes no answers gets no further ones made; all others begin at once.
+"""When the calls of a connection begin. Law: a peer that takes no answers gets nothing further read; all other calls begin at
+once, the cancellation of a task above all.
 
 A request of a hundred bytes may have an answer of many megabytes, which is in memory until its caller has taken it.
 """
@@ -16,7 +17,7 @@ _READS = 16
 """Calls of one connection that only read, at once, from their begin until their answer is taken."""
 
 _HELD = 2**24
-"""Bytes that a connection may have to take still when a call begins."""
+"""Bytes that a connection may have to take still when a read begins."""
 
 _MOST = 2**26
 """Beyond which an answer to what does more than reading, which never waits for others to end, is not made."""
@@ -25,7 +26,7 @@ _LARGEST_MADE = 2**23
 """What an answer counts at most before its size is known."""
 
 _ALL_HELD = 2**28
-"""The same in the whole process. Beyond, a connection begins a call when it has taken all, and reads one by one."""
+"""The same in the whole process. Beyond, a connection begins a read when it has taken all, and one by one."""
 
 
 _MADE_AT_ONCE = 32
@@ -55,7 +56,7 @@ class Turns:
         self._all = held
         self.held = 0
         self._reading = self._making = 0
-        self._waiting: dict[bool, deque[asyncio.Future[None]]] = {False: deque(), True: deque()}
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
     def turn(self, *, reads: bool) -> "Turn":
         """That of a call. `reads`: its work is no more than reading."""
@@ -79,60 +80,58 @@ class Turns:
                 "This connection has too many answers to take; ask for the task again.", retry_after=1
             )
 
-    async def begin(self, *, reads: bool) -> None:
-        await self._wait(reads)
-        while reads:
+    async def begin(self) -> None:
+        """That of a read."""
+        await self._wait()
+        while True:
             try:
                 await self._all.making.acquire()
             except asyncio.CancelledError:
-                self.end(reads=True)
+                self.end()
                 raise
             if not (self._all.full and (self.held or self._making)):
                 self._making += 1
                 return
             # Too much was made meanwhile, and this peer has its part.
             self._all.making.release()
-            self.end(reads=True)
-            await self._wait(reads)
+            self.end()
+            await self._wait()
 
     def made(self) -> None:
         """The answer to what only reads counts as bytes now."""
         self._making -= 1
         self._all.making.release()
 
-    async def _wait(self, reads: bool) -> None:
-        waiting = self._waiting[reads]
-        if not waiting and self._may(reads):
-            self._reading += reads
+    async def _wait(self) -> None:
+        if not self._waiting and self._may_read():
+            self._reading += 1
             return
         turn = asyncio.get_running_loop().create_future()
-        waiting.append(turn)
+        self._waiting.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():
-                self.end(reads=reads)
-            elif turn in waiting:
-                waiting.remove(turn)
+                self.end()
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
             raise
 
-    def end(self, *, reads: bool) -> None:
-        self._reading -= reads
+    def end(self) -> None:
+        """That of a read."""
+        self._reading -= 1
         self._wake()
 
-    def _may(self, reads: bool) -> bool:
+    def _may_read(self) -> bool:
         full = self._all.full
-        if self.held >= (1 if full else _HELD):
-            return False
-        return not reads or self._reading < (1 if full else _READS)
+        return self.held < (1 if full else _HELD) and self._reading < (1 if full else _READS)
 
     def _wake(self) -> None:
-        for reads, waiting in self._waiting.items():
-            while waiting and self._may(reads):
-                turn = waiting.popleft()
-                if not turn.done():
-                    self._reading += reads
-                    turn.set_result(None)
+        while self._waiting and self._may_read():
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self._reading += 1
+                turn.set_result(None)
 
 
 class Turn:
@@ -146,8 +145,9 @@ class Turn:
         self._begun = self._making = False
 
     async def __aenter__(self) -> Self:
-        await self._turns.begin(reads=self._reads)
-        self._begun, self._making = True, self._reads
+        if self._reads:
+            await self._turns.begin()
+            self._begun = self._making = True
         return self
 
     async def __aexit__(
@@ -182,4 +182,4 @@ class Turn:
         self.made()
         if self._begun:
             self._begun = False
-            self._turns.end(reads=self._reads)
+            self._turns.end()

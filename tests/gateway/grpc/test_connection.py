@@ -298,6 +298,23 @@ async def test_a_thousand_cancelled_calls_leave_their_connection() -> None:
         assert not stream.closed.is_set()
 
 
+@pytest.mark.parametrize("where", [SEND_MESSAGE, "/no.such/Method"])
+async def test_what_was_sent_of_calls_that_are_cancelled_at_once_may_be_sent_again(where: str) -> None:
+    """More in all than the window of the connection."""
+    part, number, room = bytes(16000), -1, 65535
+    async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        for _ in range(300):
+            while room < len(part):
+                found = await peer.next(WINDOW_UPDATE)
+                assert found is not None
+                room += int.from_bytes(found.payload) if found.stream == 0 else 0
+            number += 2
+            room -= len(part)
+            peer.send(headers(number, where) + frame(DATA, 0, number, part) + frame(RST_STREAM, 0, number, CANCEL))
+        peer.send(request(number + 2, SEND_MESSAGE))
+        assert await ends(peer, number + 2)
+
+
 async def test_what_ends_a_connection_is_said_behind_all_that_its_peer_still_sends() -> None:
     """Closing at once would have the system throw away what the peer has not read yet."""
     async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):

@@ -70,15 +70,15 @@ async def test_what_works_does_not_wait_for_what_reads(monkeypatch: pytest.Monke
         assert calls.begun == ["a", "work"]
 
 
-@pytest.mark.parametrize("reads", [False, True])
-async def test_nothing_begins_while_the_connection_has_much_to_take(reads: bool) -> None:
+async def test_no_read_begins_while_the_connection_has_much_to_take_and_all_else_does() -> None:
     async with calling() as calls:
         calls.turns.hold(16 * MIB)
-        await calls.call("a", reads=reads)
-        assert not calls.begun
+        await calls.call("a")
+        await calls.call("cancel", reads=False)
+        assert calls.begun == ["cancel"]
         calls.turns.release(1)
         await settled()
-        assert calls.begun == ["a"]
+        assert calls.begun == ["cancel", "a"]
 
 
 async def test_one_that_waits_may_leave(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,4 @@ async def test_in_a_full_process_a_connection_begins_when_it_has_taken_all() -> 
         assert calls.begun == ["a"]
         calls.turns.hold(1)
         await calls.call("work", reads=False)
-        assert calls.begun == ["a"]
-        calls.turns.release(1)
-        await settled()
         assert calls.begun == ["a", "work"]

@@ -67,11 +67,15 @@ class Turns:
         self.held += size
         self._all.size += size
 
-    def release(self, size: int) -> None:
-        """The peer has taken them, or gets them no more."""
+    def drop(self, size: int) -> None:
+        """They do not count any more; what takes their place counts next."""
         self.held -= size
         self._all.size -= size
-        self._wake()
+
+    def release(self, size: int) -> None:
+        """The peer has taken them, or gets them no more."""
+        self.drop(size)
+        self.wake()
 
     def check(self) -> None:
         """Raises: TooManyRequests when the peer has too much to take."""
@@ -120,13 +124,14 @@ class Turns:
     def end(self) -> None:
         """That of a read."""
         self._reading -= 1
-        self._wake()
+        self.wake()
 
     def _may_read(self) -> bool:
         full = self._all.full
         return self.held < (1 if full else _HELD) and self._reading < (1 if full else _READS)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Begins the reads that may begin now."""
         while self._waiting and self._may_read():
             turn = self._waiting.popleft()
             if not turn.done():
@@ -164,7 +169,8 @@ class Turn:
         try:
             yield
         finally:
-            self._turns.release(size)
+            # The answer itself counts from its first byte on: between the two nothing else begins.
+            self._turns.drop(size)
 
     def check(self) -> None:
         """Whether an answer may be made. Raises: TooManyRequests."""
@@ -183,3 +189,5 @@ class Turn:
         if self._begun:
             self._begun = False
             self._turns.end()
+        else:
+            self._turns.wake()

@@ -81,6 +81,30 @@ async def test_no_read_begins_while_the_connection_has_much_to_take_and_all_else
         assert calls.begun == ["cancel", "a"]
 
 
+async def test_nothing_begins_between_what_an_answer_takes_to_be_made_and_the_answer() -> None:
+    async with calling() as calls, calls.turns.turn(reads=True) as turn:
+        calls.turns.hold(12 * MIB)
+        with turn.making(4 * MIB):
+            await calls.call("a")
+        calls.turns.hold(4 * MIB)
+        await settled()
+        assert not calls.begun
+        calls.turns.release(4 * MIB)
+        await settled()
+        assert calls.begun == ["a"]
+
+
+@pytest.mark.parametrize("reads", [False, True])
+async def test_an_answer_that_was_never_sent_leaves_its_place(reads: bool) -> None:
+    async with calling() as calls:
+        calls.turns.hold(12 * MIB)
+        async with calls.turns.turn(reads=reads) as turn:
+            with turn.making(4 * MIB):
+                await calls.call("a")
+        await settled()
+        assert calls.begun == ["a"]
+
+
 async def test_one_that_waits_may_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "_READS", 1)
     async with calling() as calls:

@@ -16,7 +16,7 @@ from gateway.core.agents import Agent, Agents
 from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import Drain
-from gateway.grpc.connection import Bounds
+from gateway.grpc.connection import Bounds, Connection
 from gateway.grpc.server import GrpcServer, Tls
 from gateway.http.auth import Authenticator, NoAuthentication
 from gateway.http.pipeline import Pipeline
@@ -130,4 +130,10 @@ def details(error: grpc.aio.AioRpcError) -> list[dict[str, Any]]:
     status = status_pb2.Status.FromString(trailing["grpc-status-details-bin"])
     assert (status.code, status.message) == (error.code().value[0], error.details())
     found: list[dict[str, Any]] = MessageToDict(status)["details"]
+    return found
+
+
+def connection_of(served: Served) -> Connection:
+    """The only one that the server has."""
+    [found] = served.server._connections
     return found

@@ -11,8 +11,7 @@ import pytest
 from gateway.a2a.model import Artifact, Part, Task
 from gateway.config.gateway import LimitsConfig
 from gateway.grpc import turns
-from gateway.grpc.connection import Connection
-from tests.gateway.grpc.calling import Served, path, refused, serving
+from tests.gateway.grpc.calling import connection_of, path, refused, serving
 from tests.gateway.grpc.raw import (
     CANCEL,
     DATA,
@@ -51,11 +50,6 @@ def large(size: int) -> ScriptedOperations:
 
 def asked(number: int, *further: tuple[str, str]) -> bytes:
     return headers(number, GET_TASK, *further) + message(number, ASKED)
-
-
-def connection_of(served: Served) -> Connection:
-    [found] = served.server._connections
-    return found
 
 
 async def whole(peer: Peer, stream: int) -> int:

@@ -5,8 +5,7 @@ import struct
 
 import pytest
 
-from gateway.grpc.connection import Connection
-from tests.gateway.grpc.calling import Served, path, serving
+from tests.gateway.grpc.calling import connection_of, path, serving
 from tests.gateway.grpc.raw import (
     ACK,
     DATA,
@@ -35,11 +34,6 @@ PLAIN = [("te", "trailers"), ("content-type", "application/grpc"), ("a2a-version
 
 def fields(*further: tuple[str, str]) -> bytes:
     return block(3, [*PSEUDO, *PLAIN, *further])
-
-
-def connection_of(served: Served) -> Connection:
-    [found] = served.server._connections
-    return found
 
 
 @pytest.mark.parametrize(

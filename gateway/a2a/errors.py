@@ -68,6 +68,8 @@ InvalidRequest = _row("InvalidRequest", -32600, "INVALID_ARGUMENT", 400)
 MethodNotFound = _row("MethodNotFound", -32601, "UNIMPLEMENTED", 404)
 PayloadTooLarge = _row("PayloadTooLarge", -32600, "RESOURCE_EXHAUSTED", 413)
 UnsupportedMediaType = _row("UnsupportedMediaType", -32600, "INVALID_ARGUMENT", 415)
+EncodingNotSupported = _row("EncodingNotSupported", -32600, "UNIMPLEMENTED", 415)
+"""The body is compressed."""
 PermissionDenied = _row("PermissionDenied", -32600, "PERMISSION_DENIED", 403)
 """Only in the admin API: elsewhere the objects of other callers are not found."""
 NotFound = _row("NotFound", -32601, "NOT_FOUND", 404)

@@ -1,6 +1,5 @@
-"""The gRPC port of a configuration. Law: grpcio is imported only where the configuration asks for it."""
+"""The gRPC port of a configuration. Law: grpcio and h2 are imported only where the configuration asks for them."""
 
-import os
 import socket
 from typing import TYPE_CHECKING
 
@@ -13,14 +12,11 @@ if TYPE_CHECKING:
 
 _PLACE = "server.grpc"
 
-_QUIET = ("GRPC_VERBOSITY", "NONE")
-"""The variable by which gRPC's own core says nothing on standard error, where every line is one of the log."""
-
 
 def open_grpc(config: GatewayConfig, *, shared: bool = False) -> "GrpcServer | None":
     """The server on its port, bound; None where gRPC is off. With `shared` the port is reserved for several processes.
 
-    Raises: ConfigInvalid without grpcio, or where the port or the files of TLS cannot be used.
+    Raises: ConfigInvalid without the packages, or where the port or the files of TLS cannot be used.
     """
     grpc = config.server.grpc
     if grpc is None:
@@ -28,7 +24,8 @@ def open_grpc(config: GatewayConfig, *, shared: bool = False) -> "GrpcServer | N
     problem = grpc_problem(config)
     if problem is not None:
         raise ConfigInvalid([problem])
-    from gateway.grpc.server import Bounds, GrpcServer, Tls
+    from gateway.grpc.connection import Bounds
+    from gateway.grpc.server import GrpcServer, Tls
 
     host, limits = config.server.host, config.limits
     tls = None if grpc.tls is None else Tls(grpc.tls.certificate, grpc.tls.key)
@@ -56,15 +53,15 @@ def _not_listening(host: str, port: int, error: OSError) -> ConfigInvalid:
 
 
 def grpc_problem(config: GatewayConfig) -> Problem | None:
-    """The problem of a configuration that asks for gRPC where grpcio cannot be imported."""
+    """The problem of a configuration that asks for gRPC where its packages cannot be imported."""
     if config.server.grpc is None:
         return None
-    os.environ.setdefault(*_QUIET)
     try:
-        import grpc.aio  # noqa: F401  # asked for its presence
+        import grpc  # noqa: F401  # asked for its presence
+        import h2.connection  # noqa: F401
     except ImportError as error:
         message = (
-            f"gRPC needs the package `grpcio`, which cannot be imported ({error}); "
+            f"gRPC needs the packages `grpcio` and `h2`, which cannot be imported ({error}); "
             "install it with: pip install 'a2a-gateway[grpc]'"
         )
         return _problem(_PLACE, message)

@@ -4,7 +4,7 @@ messages at once; running turns have until the end of the grace."""
 import asyncio
 import gc
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -50,9 +50,11 @@ async def serve(
     """
     at = config if orders is None else on_ports(config, *orders.ports)
     shared = orders is not None
-    bound = listen(at.server.host, at.server.port, shared=shared)
-    with bound:
+    with ExitStack() as sockets:
+        bound = sockets.enter_context(listen(at.server.host, at.server.port, shared=shared))
         grpc = open_grpc(at, shared=shared)
+        if grpc is not None:
+            sockets.enter_context(closing(grpc))
         served = on_ports(at, bound.getsockname()[1], None if grpc is None else grpc.port)
         signals = orders or Signals()
         async with (

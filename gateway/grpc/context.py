@@ -1,34 +1,212 @@
-"""What a call says to its caller. Law: gRPC's own exceptions end here, and what they say reaches nobody."""
+"""One call, and what it says to its caller. Law: once a call has ended, nothing is sent for it.
+
+Source: the description of gRPC over HTTP/2, "Requests" and "Responses".
+"""
 
 import asyncio
-from collections.abc import Sequence
+from binascii import b2a_base64
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+from urllib.parse import quote
 
 import grpc
-from grpc.aio import BaseError
 
 from gateway.a2a.errors import A2AError, InvalidRequest
-from gateway.grpc.status import status_of
+from gateway.grpc.messages import Incoming, parts
+from gateway.grpc.status import Status, status_of
+from gateway.grpc.turns import Turn
+from gateway.http.reply import Headers
 
-Context = grpc.aio.ServicerContext[bytes, bytes]
 Metadata = Sequence[tuple[str, str]]
 
 _MESSAGE_TIMEOUT = 30.0
 """Seconds within which the message of a call has to arrive."""
+
+_BEGIN: Headers = ((b":status", b"200"), (b"content-type", b"application/grpc"), (b"grpc-accept-encoding", b"identity"))
+_DONE = Status(grpc.StatusCode.OK, "", ())
+_LATE = Status(grpc.StatusCode.DEADLINE_EXCEEDED, "the deadline has passed", ())
+
+_PLAIN = "".join(chr(each) for each in range(0x20, 0x7F) if each != ord("%"))
+"""What a message of a status says as it is."""
+
+_UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+_DIGITS = 8
 
 
 class CallerGone(Exception):
     """The call has ended, or can tell its caller nothing any more."""
 
 
-class Stuck(CallerGone):
-    """The caller has read nothing for the send timeout."""
+class Stream(Protocol):
+    """The stream of HTTP/2 that a call has. `peer` is the address of the other end, '' where it is not known."""
+
+    peer: str
+
+    def begin(self, headers: Headers) -> None:
+        """The headers of the answer."""
+        ...
+
+    def turn(self, *, reads: bool) -> Turn:
+        """The turn of its call among those of the connection."""
+        ...
+
+    async def send(self, parts: Iterable[bytes], patience: float) -> None:
+        """Returns when the caller has taken all of it, but for what the sockets hold; ends the call when nothing moves for so
+        many seconds."""
+        ...
+
+    def finish(self, headers: Headers) -> None:
+        """The headers at the end, behind what the caller has still to take."""
+        ...
+
+    def cut(self, headers: Headers) -> None:
+        """The headers at the end, instead of what the caller has still to take."""
+        ...
+
+    def taken(self, size: int) -> None:
+        """Lets the caller send so many bytes more."""
+        ...
+
+    def reset(self) -> None:
+        """Ends the stream at once."""
+        ...
+
+
+class Context:
+    """A call, from its headers on."""
+
+    def __init__(self, stream: Stream, headers: Headers, largest: int) -> None:
+        """`largest` is the number of bytes of the largest message of the caller."""
+        found = dict(headers)
+        self.path = found[b":path"].decode(errors="replace")
+        self.metadata: Headers = [
+            (name, value.strip(b" \t")) for name, value in headers if name[:1] != b":" and name[-4:] != b"-bin"
+        ]
+        self.timeout = _seconds(found.get(b"grpc-timeout", b""))
+        self._stream = stream
+        self._incoming = Incoming(largest)
+        self._untaken = 0
+        self._arrival: asyncio.Future[None] | None = None
+        self._initial: Headers = _BEGIN
+        self._begun = False
+        self._status = _DONE
+        self._ended = False
+
+    @property
+    def peer(self) -> str:
+        return self._stream.peer
+
+    @property
+    def sending(self) -> bool:
+        """Whether the caller has more to send."""
+        return not self._incoming.ended
+
+    # --- what comes
+
+    def feed(self, data: bytes, size: int) -> None:
+        """Of the message, and its size on the wire."""
+        if self._ended:
+            self._stream.taken(size)
+            return
+        self._incoming.feed(data)
+        self._untaken += size
+        self._wake()
+
+    def feed_end(self) -> None:
+        self._incoming.ended = True
+        self._wake()
+
+    async def read(self) -> bytes | None:
+        """The next message, None after the last. Raises: CallerGone, PayloadTooLarge, EncodingNotSupported, InvalidRequest."""
+        while (message := self._incoming.next()) is None and not self._incoming.ended:
+            if self._ended:
+                raise CallerGone
+            # Only what is waited for is let in: a caller that is not admitted sends no more than one window.
+            self._take()
+            self._arrival = asyncio.get_running_loop().create_future()
+            await self._arrival
+        self._take()
+        return message
+
+    def _take(self) -> None:
+        if self._untaken:
+            self._stream.taken(self._untaken)
+            self._untaken = 0
+
+    def _wake(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    # --- what goes
+
+    def send_metadata(self, metadata: Metadata) -> None:
+        """The initial metadata, which go out with the first message."""
+        self._initial = [*self._initial, *((name.encode(), value.encode()) for name, value in metadata)]
+
+    def turn(self, *, reads: bool) -> Turn:
+        """What `async with` waits for before the work of the call begins. `reads`: the work is no more than reading."""
+        return self._stream.turn(reads=reads)
+
+    async def write(self, messages: Sequence[bytes], patience: float) -> None:
+        """All of them in as few frames as there can be, to a caller that is waited for so many seconds when nothing moves.
+
+        Raises: CallerGone.
+        """
+        if not self._begun and not self._ended:
+            self._begun = True
+            self._stream.begin(self._initial)
+        if self._ended:
+            raise CallerGone
+        await self._stream.send(parts(messages), patience)
+
+    def refuse(self, error: A2AError) -> None:
+        """The status that the call will end with."""
+        self._status = status_of(error)
+
+    def finish(self) -> None:
+        """Ends the call with its status."""
+        if not self._ended:
+            self._ended = True
+            self._stream.finish(self._end())
+            self._take()
+
+    def expire(self) -> None:
+        """Ends the call with the status of one whose deadline has passed."""
+        self._cut(_LATE)
+
+    def give_up(self, error: A2AError) -> None:
+        """Ends the call with this status, whatever its caller has still to take."""
+        self._cut(status_of(error))
+
+    def _cut(self, status: Status) -> None:
+        if not self._ended:
+            self._ended = True
+            self._status = status
+            self._stream.cut(self._end())
+            self._take()
+
+    def _end(self) -> Headers:
+        return _last(self._status) if self._begun else [*_BEGIN, *_last(self._status)]
+
+    def abandon(self) -> None:
+        """Ends the call without a status."""
+        if not self._ended:
+            self._ended = True
+            self._stream.reset()
+            self._take()
+
+    def lose(self) -> None:
+        """The caller has ended the call, or its connection."""
+        self._ended = True
+        self._take()
+        self._wake()
 
 
 async def receive(context: Context) -> bytes:
-    """The one message of a call. Raises: InvalidRequest, CallerGone."""
+    """The one message of a call. Raises: InvalidRequest, and as `Context.read`."""
     try:
         async with asyncio.timeout(_MESSAGE_TIMEOUT):
-            message = await next_message(context)
+            message = await context.read()
     except TimeoutError:
         raise InvalidRequest(f"the message did not arrive within {_MESSAGE_TIMEOUT:g} s") from None
     if message is None:
@@ -36,38 +214,24 @@ async def receive(context: Context) -> bytes:
     return message
 
 
-async def next_message(context: Context) -> bytes | None:
-    """The next message of a call, None after the last. Raises: CallerGone."""
-    try:
-        message: object = await context.read()
-    except BaseError:
-        raise CallerGone from None
-    return message if isinstance(message, bytes) else None
+def refusal(error: A2AError) -> Headers:
+    """The whole answer to a call that is not taken."""
+    return [*_BEGIN, *_last(status_of(error))]
 
 
-async def send_within(seconds: float, context: Context, message: bytes) -> None:
-    """Raises: CallerGone; Stuck when the caller does not take the message within so many seconds."""
-    try:
-        async with asyncio.timeout(seconds):
-            await context.write(message)
-    except BaseError:
-        raise CallerGone from None
-    except TimeoutError:
-        raise Stuck from None
+def _last(status: Status) -> Headers:
+    code, text, metadata = status
+    return [
+        (b"grpc-status", b"%d" % code.value[0]),
+        *([(b"grpc-message", quote(text, safe=_PLAIN).encode())] if text else []),
+        *((name.encode(), b2a_base64(value, newline=False).rstrip(b"=")) for name, value in metadata),
+    ]
 
 
-async def send_metadata(context: Context, metadata: Metadata) -> None:
-    """The initial metadata, if there are any. Raises: CallerGone."""
-    if metadata:
-        try:
-            await context.send_initial_metadata(tuple(metadata))
-        except BaseError:
-            raise CallerGone from None
-
-
-def refuse(context: Context, error: A2AError) -> None:
-    """The status of the call, which is sent when its task ends."""
-    status = status_of(error)
-    context.set_code(status.code)
-    context.set_details(status.text)
-    context.set_trailing_metadata(status.metadata)
+def _seconds(timeout: bytes) -> float | None:
+    """What `grpc-timeout` says; None where it says nothing that can be read."""
+    text = timeout.decode(errors="replace")
+    digits, unit = text[:-1], text[-1:]
+    if unit not in _UNITS or not digits.isascii() or not digits.isdigit() or len(digits) > _DIGITS:
+        return None
+    return int(digits) * _UNITS[unit]

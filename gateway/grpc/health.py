@@ -4,13 +4,12 @@ Source: grpc/health/v1/health.proto.
 """
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from gateway.a2a.errors import NotFound
 from gateway.a2a.wire import v1_0_proto
 from gateway.a2a.wire.protobuf import TEXT, Enumeration, Field, Message, Procedure
 from gateway.foundation.shutdown import Drain
-from gateway.grpc.context import Context, receive, send_within
+from gateway.grpc.context import Context, receive
 
 PACKAGE = "grpc.health.v1"
 SERVICE = f"{PACKAGE}.Health"
@@ -28,31 +27,34 @@ _SERVED = frozenset({"", v1_0_proto.SERVICE})
 
 class HealthService:
     def __init__(self, ready: Callable[[], Awaitable[bool]], drain: Drain, send_timeout: float) -> None:
-        """`send_timeout` is the number of seconds within which a caller takes a message."""
+        """`send_timeout` is the number of seconds that a caller is waited for which takes nothing."""
         self._ready = ready
         self._drain = drain
-        self._send = partial(send_within, send_timeout)
+        self._send_timeout = send_timeout
 
     async def check(self, context: Context) -> None:
-        """Raises: NotFound, and as `receive` and `send_within`."""
+        """Raises: NotFound, and as `receive` and `Context.write`."""
         if await _service(context) not in _SERVED:
             raise NotFound("no service of this name is served here")
         await self._tell(context)
 
     async def watch(self, context: Context) -> None:
-        """Tells the status, and once more when the process is about to end. Raises: as `receive` and `send_within`."""
+        """Tells the status, and once more when the process is about to end. Raises: as `receive` and `Context.write`."""
         known, draining = await _service(context) in _SERVED, self._drain.is_set()
         if known:
             await self._tell(context)
         else:
-            await self._send(context, _RESPONSE.write({"status": "SERVICE_UNKNOWN"}))
+            await self._say(context, "SERVICE_UNKNOWN")
         await self._drain.wait()
         if known and not draining:
             await self._tell(context)
 
     async def _tell(self, context: Context) -> None:
         status = "SERVING" if await self._ready() else "NOT_SERVING"
-        await self._send(context, _RESPONSE.write({"status": status}))
+        await self._say(context, status)
+
+    async def _say(self, context: Context, status: str) -> None:
+        await context.write((_RESPONSE.write({"status": status}),), self._send_timeout)
 
 
 async def _service(context: Context) -> str:

@@ -5,7 +5,6 @@ Source: grpc/reflection/v1/reflection.proto; v1alpha is the same under another n
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import grpc
 
@@ -14,7 +13,7 @@ from gateway.a2a.wire import v1_0_proto
 from gateway.a2a.wire.protobuf import INT32, OCTETS, TEXT, Field, Message, Procedure
 from gateway.foundation.shutdown import Drain
 from gateway.grpc import health
-from gateway.grpc.context import Context, next_message, send_within
+from gateway.grpc.context import Context
 from gateway.grpc.descriptors import File, google_files, service_file
 
 VERSIONS = ("v1", "v1alpha")
@@ -107,22 +106,22 @@ def _files() -> Sequence[File]:
 
 class ReflectionService:
     def __init__(self, drain: Drain, send_timeout: float) -> None:
-        """`drain`, once set, ends every call behind its next question. `send_timeout` is the number of seconds within which a
-        caller takes an answer."""
+        """`drain`, once set, ends every call behind its next question. `send_timeout` is the number of seconds that a
+        caller is waited for which takes nothing."""
         files = _files()
         self._drain = drain
-        self._send = partial(send_within, send_timeout)
+        self._send_timeout = send_timeout
         self._files = {each.name: each for each in files}
         self._symbols = {symbol: each for each in files for symbol in each.symbols}
         self._services = [v1_0_proto.SERVICE, health.SERVICE, *map(service_of, VERSIONS)]
 
     async def talk(self, version: str, context: Context) -> None:
-        """Answers each question. Raises: ParseError, and as `next_message` and `send_within`."""
+        """Answers each question. Raises: ParseError, and as `Context.read` and `Context.write`."""
         procedure = _PROCEDURES[version]
-        while not self._drain.is_set() and (message := await next_message(context)) is not None:
+        while not self._drain.is_set() and (message := await context.read()) is not None:
             request, _ = procedure.request.decode(message, depth=2)
             response = {"validHost": request.get("host", ""), "originalRequest": request, **self._answer(request)}
-            await self._send(context, procedure.response.write(response))
+            await context.write((procedure.response.write(response),), self._send_timeout)
 
     def _answer(self, request: Mapping[str, Json]) -> dict[str, Json]:
         match request:

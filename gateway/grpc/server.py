@@ -1,40 +1,39 @@
 """The gRPC server of a gateway process. Law: a call ends with one status, whose text is never that of an exception; a caller
-that reads nothing loses its connection.
+that reads nothing loses its call.
 """
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import grpc
 import structlog
 
-from gateway.a2a.errors import A2AError, InternalError, MethodNotFound, TooManyRequests, echo
+from gateway.a2a.errors import A2AError, Busy, InternalError, MethodNotFound, TooManyRequests, echo
 from gateway.a2a.wire import v1_0_proto
 from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
 from gateway.foundation.forks import keep_from_copies
 from gateway.foundation.shutdown import ActiveCount, Drain
-from gateway.grpc import connections, health, reflection
-from gateway.grpc.context import CallerGone, Context, Stuck, refuse
+from gateway.grpc import health, reflection
+from gateway.grpc.connection import Bounds, Connection
+from gateway.grpc.context import CallerGone, Context
 from gateway.grpc.health import HealthService
 from gateway.grpc.reflection import ReflectionService
 from gateway.grpc.service import A2AService, Pipelines
+from gateway.grpc.turns import Held
+from gateway.http.server import listen
 
 _LAST_SECONDS = 1.0
-"""For calls that still run when the server ends: their answers may be on the way."""
+"""For callers to take what they are told at the end."""
 
-_CALLS = 1000
-"""Open calls of one connection. More wait in the client."""
+_ENDED = Busy("The gateway is shutting down; ask again.", retry_after=1)
 
 _PUBLIC_CALLS = 1000
 """Open calls of those that need no credential, in the whole process."""
-
-_MOST = 2**31 - 1
-"""The largest value of an option of gRPC."""
 
 _PREFIX = f"/{v1_0_proto.SERVICE}/"
 
@@ -50,36 +49,30 @@ class Tls(NamedTuple):
     key: Path
 
 
-class Bounds(NamedTuple):
-    """`largest` is the number of bytes of the largest message of a caller. `keepalive` is the silence in seconds after which a
-    connection is tried, `blocked` the number of seconds after which that of a caller that reads nothing is closed."""
-
-    largest: int
-    keepalive: float
-    blocked: float
-
-
 class GrpcServer:
     """Serves one port. It is bound from the start, and answers inside `serving`."""
 
     def __init__(self, host: str, port: int, tls: Tls | None, bounds: Bounds, *, shared: bool = False) -> None:
         """Port 0 lets the system choose. With `shared` other processes may serve the port as well. Raises: OSError."""
-        self._server = grpc.aio.server(options=_options(bounds, shared))
-        self._blocked = bounds.blocked
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        try:
-            if tls is None:
-                self.port = self._server.add_insecure_port(address)
-            else:
-                pair = (tls.key.read_bytes(), tls.certificate.read_bytes())
-                self.port = self._server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
-        except RuntimeError:
-            raise OSError(f"cannot listen on {address}") from None
+        self._tls = None if tls is None else _tls_context(tls)
+        self._socket = listen(host, port, shared=shared)
+        self.port: int = self._socket.getsockname()[1]
+        self._bounds = bounds
+        self._server: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+        self._held = Held()
+        self._unconnected = asyncio.Event()
         keep_from_copies(self)
+
+    def close(self) -> None:
+        """Frees the port."""
+        self._socket.close()
 
     def descriptors(self) -> Iterator[int]:
         """Of all its sockets."""
-        return connections.descriptors(self.port)
+        yield self._socket.fileno()
+        for connection in self._connections:
+            yield connection.descriptor
 
     @asynccontextmanager
     async def serving(
@@ -92,55 +85,67 @@ class GrpcServer:
     ) -> AsyncIterator[None]:
         """Answers calls while the block runs. `ready` says whether requests are accepted. `access` is None where requests get
         no line in the log."""
-        async with asyncio.TaskGroup() as operations:
-            service = A2AService(pipelines, operations, clock, access)
-            public = _public_calls(
-                HealthService(ready, drain, self._blocked), ReflectionService(drain, self._blocked), clock
+        async with asyncio.TaskGroup() as tasks:
+            service = A2AService(pipelines, tasks, clock, access)
+            blocked = self._bounds.blocked
+            public = _public_calls(HealthService(ready, drain, blocked), ReflectionService(drain, blocked), clock)
+            serve = partial(self._serve, _Calls(service, public))
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: Connection(serve, tasks, self._bounds, self._held, self._connections.add, self._closed),
+                sock=self._socket,
+                ssl=self._tls,
             )
-            self._server.add_generic_rpc_handlers((_Handlers(service, public, self._bounded),))
-            await self._server.start()
             try:
                 yield
             finally:
                 service.end()
-                await self._server.stop(_LAST_SECONDS)
+                await self.retire(_LAST_SECONDS)
 
-    def _bounded(self, call: Call) -> Call:
-        """The call, whose connection is closed when its caller takes nothing, be it a message or the status at the end.
-        Nothing else ends such a call."""
+    async def _serve(self, calls: "_Calls", context: Context) -> None:
+        try:
+            await calls.of(context.path)(context)
+        except CallerGone:
+            context.abandon()
+        except asyncio.CancelledError:
+            context.give_up(_ENDED)
+            raise
+        except Exception:  # a defect in one call must not end the others
+            log.exception("request.failed", path=context.path)
+            context.abandon()
+        else:
+            context.finish()
 
-        async def bounded(context: Context) -> None:
-            peer = context.peer()
-            try:
-                await call(context)
-            except Stuck:
-                context.set_code(grpc.StatusCode.UNAVAILABLE)
-                connections.close(self.port, peer)
-            except CallerGone:
-                return
-            timer = asyncio.get_running_loop().call_later(self._blocked, connections.close, self.port, peer)
-            context.add_done_callback(lambda _: timer.cancel())  # type: ignore[arg-type]  # any callable will do
-
-        return bounded
+    def _closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._unconnected.set()
 
     async def retire(self, grace: float) -> None:
-        """Takes no more calls, and lets those that run end within so many seconds."""
-        await self._server.stop(grace)
+        """Takes no more calls, and lets those that run end within so many seconds; then ends them with a status."""
+        if self._server is not None:
+            self._server.close()
+        self._unconnected.clear()
+        for connection in tuple(self._connections):
+            connection.leave()
+        await self._wait_unconnected(grace)
+        for connection in tuple(self._connections):
+            connection.stop(_ENDED)
+        await self._wait_unconnected(_LAST_SECONDS)
+        for connection in tuple(self._connections):
+            connection.abort()
+
+    async def _wait_unconnected(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                if self._connections:
+                    await self._unconnected.wait()
 
 
-def _options(bounds: Bounds, shared: bool) -> list[tuple[str, int]]:
-    return [
-        ("grpc.so_reuseport", int(shared)),
-        ("grpc.max_receive_message_length", min(bounds.largest, _MOST)),
-        ("grpc.max_send_message_length", -1),
-        ("grpc.max_concurrent_streams", _CALLS),
-        # Identity only: what a message would have unpacked is not known before it is.
-        ("grpc.compression_enabled_algorithms_bitset", 1),
-        ("grpc.keepalive_time_ms", min(int(bounds.keepalive * 1000), _MOST)),
-        ("grpc.keepalive_timeout_ms", 20_000),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
-        ("grpc.max_connection_idle_ms", 300_000),
-    ]
+def _tls_context(tls: Tls) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tls.certificate, tls.key)
+    context.set_alpn_protocols(["h2"])
+    return context
 
 
 def _public_calls(
@@ -169,43 +174,27 @@ def _guarded(call: Call, clock: Clock, running: ActiveCount) -> Call:
         except CallerGone:
             raise
         except A2AError as error:
-            refuse(context, error)
+            context.refuse(error)
         except Exception as error:
             correlation_id = clock.correlation_id()
             log.exception("request.failed", correlation_id=correlation_id, exc_info=error)
-            refuse(context, InternalError(f"Internal error (correlation id {correlation_id})"))
+            context.refuse(InternalError(f"Internal error (correlation id {correlation_id})"))
 
     return guarded
 
 
-class _Handlers(grpc.GenericRpcHandler):
-    """Every path has a handler, also one that is unknown. All are declared as streams in both directions, which is the same
-    on the wire: so a caller is admitted before its message is read."""
+class _Calls:
+    """What a path calls. Every path has a call, also one that is unknown."""
 
-    def __init__(self, service: A2AService, public: Mapping[str, Call], bounded: Callable[[Call], Call]) -> None:
-        self._bounded = bounded
-        self._calls = service.call
-        self._known = {path: self._handler(call) for path, call in public.items()}
-        for path in (f"{_PREFIX}{name}" for name in v1_0_proto.PROCEDURES):
-            self._known[path] = self._handler(self._call(path))
+    def __init__(self, service: A2AService, public: Mapping[str, Call]) -> None:
+        self._service = service
+        self._public = public
 
-    def service(self, details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[bytes, bytes]":
-        path = details.method
-        return self._known.get(path) or self._handler(self._call(path))
-
-    def _call(self, path: str) -> Call:
+    def of(self, path: str) -> Call:
         if path.startswith(_PREFIX):
-            return partial(self._calls, path.removeprefix(_PREFIX), path)
+            return partial(self._service.call, path.removeprefix(_PREFIX))
+        return self._public.get(path, _unknown)
 
-        async def refused(context: Context) -> None:
-            refuse(context, MethodNotFound(f"Method not found: {echo(path)}"))
 
-        return refused
-
-    def _handler(self, call: Call) -> "grpc.RpcMethodHandler[bytes, bytes]":
-        bounded = self._bounded(call)
-
-        async def behaviour(_: object, context: Context) -> None:
-            await bounded(context)
-
-        return grpc.stream_stream_rpc_method_handler(behaviour)
+async def _unknown(context: Context) -> None:
+    context.refuse(MethodNotFound(f"Method not found: {echo(context.path)}"))

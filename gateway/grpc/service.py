@@ -1,5 +1,5 @@
 """The calls of A2AService. Law: a caller is admitted before its message is read; an operation that has begun goes on when
-its caller leaves, as over HTTP; only the task of a call touches its context, because gRPC frees what is behind it at its end.
+its caller leaves, as over HTTP.
 
 Source: A2A 1.0, section 10.
 """
@@ -15,15 +15,19 @@ from gateway.a2a.wire.dialect import Dialect, Method
 from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
 from gateway.foundation.off_loop import off_loop
-from gateway.grpc.connections import host_and_port
-from gateway.grpc.context import CallerGone, Context, receive, refuse, send_metadata, send_within
+from gateway.grpc.context import CallerGone, Context, receive
 from gateway.grpc.streaming import StreamedCall
 from gateway.http.arrival import Arrival
 from gateway.http.pipeline import Outcome, Pipeline
-from gateway.http.reply import Headers
 from gateway.http.request_log import RequestLine, milliseconds
 
 _DIALECTS = {v1_0.VERSION: v1_0_proto.DIALECT}
+
+_READS = frozenset({"GetTask", "ListTasks", "SubscribeToTask"})
+"""The methods that read tasks, and wait for nobody."""
+
+_FIELDS = 32
+"""Times that a message, read field by field, takes longer than so many bytes of JSON: a field may have two bytes."""
 
 Pipelines = Callable[[], AbstractContextManager[Pipeline]]
 """The pipeline of the latest configuration, which stays open while the block runs."""
@@ -47,10 +51,9 @@ class A2AService:
         for task in self._running:
             task.cancel()
 
-    async def call(self, name: str, path: str, context: Context) -> None:
+    async def call(self, name: str, context: Context) -> None:
         """One call of the method of this name. Raises: CallerGone."""
-        peer = host_and_port(context.peer())
-        line = RequestLine(method="POST", path=path, peer=peer[0] if peer else None)
+        line = RequestLine(method="POST", path=context.path, peer=context.peer or None)
         began = self._clock.monotonic()
         try:
             with self._pipelines() as pipeline:
@@ -69,10 +72,10 @@ class A2AService:
         except Exception as error:  # noqa: BLE001  # the caller gets a status for any error, and none of its text
             failure = pipeline.refusal(error, line)
             line.status = failure.http
-            refuse(context, failure)
+            context.refuse(failure)
 
     async def _perform(self, pipeline: Pipeline, name: str, line: RequestLine, context: Context) -> None:
-        admitted = await pipeline.admit(Arrival(_headers(context), line.peer or "", line), None)
+        admitted = await pipeline.admit(Arrival(context.metadata, context.peer, line), None)
         payload = await receive(context)
         dialect = dialects.negotiate(admitted.parameters.version(), _DIALECTS)
 
@@ -80,16 +83,21 @@ class A2AService:
             method = dialect.method(name)
             return method, dialect.decode(method, v1_0_proto.params(method, payload, pipeline.depth))
 
-        outcome = await self._outcome(pipeline.perform(admitted, dialect, read, size=len(payload)))
-        active = ((dialect.extensions.decode(), ", ".join(outcome.extensions)),) if outcome.extensions else ()
-        if outcome.stream is not None:
-            call = StreamedCall(context, outcome.stream, pipeline.streams, v1_0_proto.event)
-            await call.run(active, admitted.parameters.last_event_id(), outcome.on_revocation)
-            return
-        result = outcome.result
-        message = b"" if result is None else await off_loop(weight(result), dialect.encode, result)
-        await send_metadata(context, active)
-        await send_within(pipeline.streams.send_timeout, context, message)
+        async with context.turn(reads=name in _READS) as turn:
+            outcome = await self._outcome(pipeline.perform(admitted, dialect, read, size=len(payload) * _FIELDS))
+            active = ((dialect.extensions.decode(), ", ".join(outcome.extensions)),) if outcome.extensions else ()
+            if outcome.stream is not None:
+                call = StreamedCall(context, outcome.stream, pipeline.streams, v1_0_proto.event, turn)
+                await call.run(active, admitted.parameters.last_event_id(), outcome.on_revocation)
+                return
+            result, size = outcome.result, weight(outcome.result)
+            with turn.making(size):
+                message = b"" if result is None else await off_loop(size, dialect.encode, result)
+            # As large as the message, which may be waited for.
+            del outcome, result
+            context.send_metadata(active)
+            turn.made()
+            await context.write((message,), pipeline.streams.send_timeout)
 
     async def _outcome(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
         """What the operation returns or raises. When the caller leaves, it goes on, and its stream is closed."""
@@ -115,9 +123,3 @@ async def _attempt(work: Coroutine[Any, Any, Outcome]) -> Outcome | Exception:
         return await work
     except Exception as error:  # noqa: BLE001  # raised again by the task of the call
         return error
-
-
-def _headers(context: Context) -> Headers:
-    """The metadata of the call as headers of HTTP, without binary ones."""
-    found = context.invocation_metadata() or ()
-    return [(name.encode(), value.encode()) for name, value in found if isinstance(value, str)]

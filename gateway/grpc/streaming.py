@@ -8,13 +8,15 @@ A message has no place for the number of its event. The initial metadata give th
 import asyncio
 from functools import partial
 
-from grpc.aio import BaseError
-
 from gateway.a2a.errors import Busy, Unauthenticated
-from gateway.foundation.watchdog import Watchdog
-from gateway.grpc.context import CallerGone, Context, Metadata, Stuck, send_metadata
+from gateway.grpc.context import Context, Metadata
+from gateway.grpc.messages import portions
+from gateway.grpc.turns import Turn
 from gateway.http.sse import OnRevocation, StreamSettings, Translation, translated
 from gateway.operations.call import EventStream
+
+_PORTION = 2**16
+"""Bytes that are given to a caller at once."""
 
 
 class StreamedCall:
@@ -26,12 +28,14 @@ class StreamedCall:
         stream: EventStream,
         settings: StreamSettings,
         event: Translation,
+        turn: Turn,
     ) -> None:
-        """`event` translates the logged events."""
+        """`event` translates the logged events. `turn` is that of the call, which ends with its first messages."""
         self._context = context
         self._stream = stream
         self._settings = settings
         self._event = event
+        self._turn = turn
         self._end: Exception | None = None
         self._reading = asyncio.timeout(None)
 
@@ -44,37 +48,33 @@ class StreamedCall:
             self._stop, Busy("The gateway is shutting down; subscribe again with last-event-id.", retry_after=1)
         )
         revoked = partial(self._stop, Unauthenticated("the API key is not valid any more", presented=True))
-        sending = Watchdog(self._settings.send_timeout, partial(self._stop, Stuck()))
         try:
             async with self._reading:
                 with self._settings.drain.on_set(draining), on_revocation(revoked):
-                    await self._pump(sending, metadata, resumed)
+                    await self._pump(metadata, resumed)
         except TimeoutError:
             if self._end is None:
                 raise
         finally:
-            sending.close()
             await self._stream.aclose()
         if self._end is not None:
             raise self._end
 
-    async def _pump(self, sending: Watchdog, metadata: Metadata, resumed: int | None) -> None:
+    async def _pump(self, metadata: Metadata, resumed: int | None) -> None:
         begun = False
         async for batch in self._stream:
+            if not begun:
+                self._turn.check()
             messages = [message for _, message in await translated(self._event, batch)]
             if messages and not begun:
                 begun = True
-                sending.begin()
                 first = batch[0][0] if batch[0][0] is not None else resumed
                 number = () if first is None else (("last-event-id", str(first)),)
-                await send_metadata(self._context, (*metadata, *number))
-            try:
-                for message in messages:
-                    sending.begin()
-                    await self._context.write(message)
-            except BaseError:
-                raise CallerGone from None
-            sending.end()
+                self._context.send_metadata((*metadata, *number))
+            self._turn.made()
+            for portion in portions(messages, _PORTION):
+                await self._context.write(portion, self._settings.send_timeout)
+                self._turn.end()
 
     def _stop(self, end: Exception) -> None:
         if self._end is None:

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import grpc
@@ -48,11 +49,11 @@ def test_without_the_package_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch)
     assert problem.message.endswith("install it with: pip install 'a2a-gateway[grpc]'")
 
 
-async def test_a_taken_port_is_a_problem_of_its_setting() -> None:
+def test_a_taken_port_is_a_problem_of_its_setting() -> None:
     first = open_grpc(config("{grpc: {port: 0}}"))
     assert first is not None
 
-    with pytest.raises(ConfigInvalid) as refused:
+    with closing(first), pytest.raises(ConfigInvalid) as refused:
         open_grpc(config(f"{{grpc: {{port: {first.port}}}}}"))
 
     [problem] = refused.value.problems

@@ -16,7 +16,8 @@ from gateway.core.agents import Agent, Agents
 from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import Drain
-from gateway.grpc.server import Bounds, GrpcServer, Tls
+from gateway.grpc.connection import Bounds, Connection
+from gateway.grpc.server import GrpcServer, Tls
 from gateway.http.auth import Authenticator, NoAuthentication
 from gateway.http.pipeline import Pipeline
 from gateway.operations.quotas import QuotaLimits, Quotas
@@ -68,6 +69,7 @@ async def serving(
     tls: Tls | None = None,
     credentials: grpc.ChannelCredentials | None = None,
     ready: bool = True,
+    keepalive: float = 15,
 ) -> AsyncIterator[Served]:
     operations, drain = operations or ScriptedOperations(), Drain()
     clock = Clock(now=lambda: 1_795_168_800_000, correlation_id=lambda: CORRELATION_ID)
@@ -85,7 +87,7 @@ async def serving(
     async def is_ready() -> bool:
         return ready and not drain.is_set()
 
-    server = GrpcServer("127.0.0.1", 0, tls, Bounds(limits.request_body, 15, limits.stream_blocked))
+    server = GrpcServer("127.0.0.1", 0, tls, Bounds(limits.request_body, keepalive, limits.stream_blocked))
     async with (
         server.serving(lambda: nullcontext(pipeline), is_ready, drain, clock, access),
         _channel(f"127.0.0.1:{server.port}", credentials) as channel,
@@ -128,4 +130,10 @@ def details(error: grpc.aio.AioRpcError) -> list[dict[str, Any]]:
     status = status_pb2.Status.FromString(trailing["grpc-status-details-bin"])
     assert (status.code, status.message) == (error.code().value[0], error.details())
     found: list[dict[str, Any]] = MessageToDict(status)["details"]
+    return found
+
+
+def connection_of(served: Served) -> Connection:
+    """The only one that the server has."""
+    [found] = served.server._connections
     return found

@@ -1,0 +1,76 @@
+"""Messages as they are on the wire: a flag, a length, and the bytes. Law: nothing is kept beyond the largest message.
+
+Source: the description of gRPC over HTTP/2, "Length-Prefixed-Message".
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+from gateway.a2a.errors import EncodingNotSupported, InvalidRequest, PayloadTooLarge
+
+_PREFIX = struct.Struct(">BI")
+
+
+_LARGE = 2**16
+"""Bytes of a message that is not copied behind its prefix."""
+
+
+def parts(messages: Iterable[bytes]) -> Iterator[bytes]:
+    """The bytes of uncompressed messages, in as few parts as there are without a copy of a large one."""
+    small: list[bytes] = []
+    for message in messages:
+        small.append(_PREFIX.pack(0, len(message)))
+        if len(message) < _LARGE:
+            small.append(message)
+        else:
+            yield b"".join(small)
+            yield message
+            small.clear()
+    if small:
+        yield b"".join(small)
+
+
+def portions(messages: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
+    """The messages in order, in portions of about `size` bytes, each of at least one message."""
+    begin, held = 0, 0
+    for at, message in enumerate(messages):
+        held += len(message)
+        if held >= size:
+            yield messages[begin : at + 1]
+            begin, held = at + 1, 0
+    if begin < len(messages):
+        yield messages[begin:]
+
+
+class Incoming:
+    """The bytes of a call, as they come."""
+
+    __slots__ = ("_bytes", "_largest", "ended")
+
+    def __init__(self, largest: int) -> None:
+        self._bytes = bytearray()
+        self._largest = largest
+        self.ended = False
+
+    def feed(self, data: bytes) -> None:
+        self._bytes += data
+
+    def next(self) -> bytes | None:
+        """The first message that is complete, None where there is none yet.
+
+        Raises: PayloadTooLarge and EncodingNotSupported as soon as its prefix is there, InvalidRequest when it is cut off.
+        """
+        if len(self._bytes) >= _PREFIX.size:
+            compressed, length = _PREFIX.unpack_from(self._bytes)
+            if compressed:
+                raise EncodingNotSupported("compressed messages are not supported")
+            if length > self._largest:
+                raise PayloadTooLarge(f"the message has more than {self._largest} bytes")
+            end = _PREFIX.size + length
+            if len(self._bytes) >= end:
+                message = bytes(memoryview(self._bytes)[_PREFIX.size : end])
+                del self._bytes[:end]
+                return message
+        if self.ended and self._bytes:
+            raise InvalidRequest("the message is cut off")
+        return None

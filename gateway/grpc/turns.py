@@ -1,0 +1,193 @@
+"""When the calls of a connection begin. Law: a peer that takes no answers gets nothing further read; all other calls begin at
+once, the cancellation of a task above all.
+
+A request of a hundred bytes may have an answer of many megabytes, which is in memory until its caller has taken it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from gateway.a2a.errors import TooManyRequests
+
+_READS = 16
+"""Calls of one connection that only read, at once, from their begin until their answer is taken."""
+
+_HELD = 2**24
+"""Bytes that a connection may have to take still when a read begins."""
+
+_MOST = 2**26
+"""Beyond which an answer to what does more than reading, which never waits for others to end, is not made."""
+
+_LARGEST_MADE = 2**23
+"""What an answer counts at most before its size is known."""
+
+_ALL_HELD = 2**28
+"""The same in the whole process. Beyond, a connection begins a read when it has taken all, and one by one."""
+
+
+_MADE_AT_ONCE = 32
+"""Answers to what only reads, in the whole process, up to the moment at which they count as bytes."""
+
+
+class Held:
+    """The bytes of messages that callers have still to take, in the whole process."""
+
+    __slots__ = ("making", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.making = asyncio.Semaphore(_MADE_AT_ONCE)
+
+    @property
+    def full(self) -> bool:
+        return self.size >= _ALL_HELD
+
+
+class Turns:
+    """Of one connection. `held` is the number of bytes that it has still to take."""
+
+    __slots__ = ("_all", "_making", "_reading", "_waiting", "held")
+
+    def __init__(self, held: Held) -> None:
+        self._all = held
+        self.held = 0
+        self._reading = self._making = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def turn(self, *, reads: bool) -> "Turn":
+        """That of a call. `reads`: its work is no more than reading."""
+        return Turn(self, reads)
+
+    def hold(self, size: int) -> None:
+        """Of a message that the peer has to take."""
+        self.held += size
+        self._all.size += size
+
+    def drop(self, size: int) -> None:
+        """They do not count any more; what takes their place counts next."""
+        self.held -= size
+        self._all.size -= size
+
+    def release(self, size: int) -> None:
+        """The peer has taken them, or gets them no more."""
+        self.drop(size)
+        self.wake()
+
+    def check(self) -> None:
+        """Raises: TooManyRequests when the peer has too much to take."""
+        if self.held >= (_HELD if self._all.full else _MOST):
+            raise TooManyRequests(
+                "This connection has too many answers to take; ask for the task again.", retry_after=1
+            )
+
+    async def begin(self) -> None:
+        """That of a read."""
+        await self._wait()
+        while True:
+            try:
+                await self._all.making.acquire()
+            except asyncio.CancelledError:
+                self.end()
+                raise
+            if not (self._all.full and (self.held or self._making)):
+                self._making += 1
+                return
+            # Too much was made meanwhile, and this peer has its part.
+            self._all.making.release()
+            self.end()
+            await self._wait()
+
+    def made(self) -> None:
+        """The answer to what only reads counts as bytes now."""
+        self._making -= 1
+        self._all.making.release()
+
+    async def _wait(self) -> None:
+        if not self._waiting and self._may_read():
+            self._reading += 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self.end()
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+            raise
+
+    def end(self) -> None:
+        """That of a read."""
+        self._reading -= 1
+        self.wake()
+
+    def _may_read(self) -> bool:
+        full = self._all.full
+        return self.held < (1 if full else _HELD) and self._reading < (1 if full else _READS)
+
+    def wake(self) -> None:
+        """Begins the reads that may begin now."""
+        while self._waiting and self._may_read():
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self._reading += 1
+                turn.set_result(None)
+
+
+class Turn:
+    """Of one call. `async with` waits for it."""
+
+    __slots__ = ("_begun", "_making", "_reads", "_turns")
+
+    def __init__(self, turns: Turns, reads: bool) -> None:
+        self._turns = turns
+        self._reads = reads
+        self._begun = self._making = False
+
+    async def __aenter__(self) -> Self:
+        if self._reads:
+            await self._turns.begin()
+            self._begun = self._making = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.end()
+
+    @contextmanager
+    def making(self, size: int) -> Iterator[None]:
+        """While the block makes an answer of about so many bytes. Raises: TooManyRequests."""
+        self.check()
+        size = min(size, _LARGEST_MADE)
+        self._turns.hold(size)
+        try:
+            yield
+        finally:
+            # The answer itself counts from its first byte on: between the two nothing else begins.
+            self._turns.drop(size)
+
+    def check(self) -> None:
+        """Whether an answer may be made. Raises: TooManyRequests."""
+        if not self._reads:
+            self._turns.check()
+
+    def made(self) -> None:
+        """The answer, or its begin, is made. May be said more than once."""
+        if self._making:
+            self._making = False
+            self._turns.made()
+
+    def end(self) -> None:
+        """The answer, or its begin, is taken. May be said more than once."""
+        self.made()
+        if self._begun:
+            self._begun = False
+            self._turns.end()
+        else:
+            self._turns.wake()

@@ -95,7 +95,7 @@ class Gateway:
             quotas=self._quotas,
             push_configs=push.configs if push is not None else None,
         )
-        self._shared_quotas = SharedQuotas(ledger, clock, runner.runtime.holder, times, self._quotas)
+        self.shared_quotas = SharedQuotas(ledger, clock, runner.runtime.holder, times, self._quotas)
         self._duties = duties = Duties(ledger, clock, runner.runtime.holder)
         self._deletions = Deletions(ledger, self._agents, clock, duties)
         self._withdrawals = Withdrawals(ledger, self._agents, clock, duties)
@@ -132,14 +132,14 @@ class Gateway:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         jobs = [self._deletions.run(), self._withdrawals.run(), self._retention.run(), self._expiry.run()]
-        jobs += [self._keys.run(), self._refresh.run(), self._shared_quotas.run()]
+        jobs += [self._keys.run(), self._refresh.run(), self.shared_quotas.run()]
         if self._push is not None:
             jobs.append(self._push.run(self.runner.runtime.changes))
         async with (
             self.app.open(),
             self.runner.running(),
             self._duties.held(),
-            self._shared_quotas.counting(),
+            self.shared_quotas.counting(),
             asyncio.TaskGroup() as group,
         ):
             tasks = [group.create_task(job) for job in jobs]

@@ -93,7 +93,7 @@ class Quotas:
         self._requests: TokenBuckets | None = None
         self._per_minute = 0
         self._made: Counter[Caller] = Counter()
-        """Requests that were admitted here and may not be known to the others yet."""
+        """Requests that were admitted here since the caller's bucket was full, or since this process counted alone."""
         self._heard: dict[str, dict[Caller, int]] = {}
         """The numbers of requests that each other process told last."""
         self.streams = ConcurrencyLimit("open streams")

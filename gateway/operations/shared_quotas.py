@@ -97,6 +97,6 @@ def next_report(
     """What is to be written after the last report; None where that still says it."""
     if use:
         return ReportUse(process, now + int(times.length * 1000), use, now)
-    if reported is None or reported.callers or 2 * (reported.until - now) <= PRESENT:
-        return ReportUse(process, now + PRESENT, (), now)
-    return None
+    if reported is not None and not reported.callers and PRESENT // 2 < reported.until - now <= PRESENT:
+        return None
+    return ReportUse(process, now + PRESENT, (), now)

@@ -335,6 +335,8 @@ def test_the_next_report_says_what_the_last_one_does_not() -> None:
     assert next_report("one", (), None, 0, times) == present
     assert next_report("one", (), present, 449_999, times) is None
     assert next_report("one", (), present, 450_000, times) == ReportUse("one", 1_350_000, (), 450_000)
+    assert next_report("one", (), present, 0, times) is None
+    assert next_report("one", (), present, -1, times) == ReportUse("one", 899_999, (), -1)  # the clock was set back
     assert next_report("one", use, present, 0, times) == used
     assert next_report("one", use, used, 1, times) == ReportUse("one", 5001, use, 1)
     assert next_report("one", (), used, 1, times) == ReportUse("one", 900_001, (), 1)

@@ -40,6 +40,7 @@ from gateway.operations.contexts import Contexts, ContextTransfer
 from gateway.operations.paused_turns import PausedTurns
 from gateway.operations.quotas import Quotas
 from gateway.operations.service import Operations
+from gateway.operations.shared_quotas import SharedQuotas
 from gateway.scheduling.leases import LeaseTimes
 from gateway.scheduling.runner import Runner
 
@@ -74,12 +75,13 @@ class Gateway:
         self.drain = Drain()
         self._quotas = Quotas(clock, build.quota_limits(config))
         self._fanout = fanout = Fanout(build.stream_limits(config))
+        times = LeaseTimes(config.storage.lease_timeout)
         self.runner = runner = Runner(
             ledger,
             fanout,
             clock,
             secrets,
-            LeaseTimes(config.storage.lease_timeout),
+            times,
             pace,
             access if config.logs.turns else None,
         )
@@ -93,6 +95,7 @@ class Gateway:
             quotas=self._quotas,
             push_configs=push.configs if push is not None else None,
         )
+        self.shared_quotas = SharedQuotas(ledger, clock, runner.runtime.holder, times, self._quotas)
         self._duties = duties = Duties(ledger, clock, runner.runtime.holder)
         self._deletions = Deletions(ledger, self._agents, clock, duties)
         self._withdrawals = Withdrawals(ledger, self._agents, clock, duties)
@@ -129,10 +132,16 @@ class Gateway:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         jobs = [self._deletions.run(), self._withdrawals.run(), self._retention.run(), self._expiry.run()]
-        jobs += [self._keys.run(), self._refresh.run()]
+        jobs += [self._keys.run(), self._refresh.run(), self.shared_quotas.run()]
         if self._push is not None:
             jobs.append(self._push.run(self.runner.runtime.changes))
-        async with self.app.open(), self.runner.running(), self._duties.held(), asyncio.TaskGroup() as group:
+        async with (
+            self.app.open(),
+            self.runner.running(),
+            self._duties.held(),
+            self.shared_quotas.counting(),
+            asyncio.TaskGroup() as group,
+        ):
             tasks = [group.create_task(job) for job in jobs]
             try:
                 yield

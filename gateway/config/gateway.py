@@ -210,15 +210,17 @@ class LimitsConfig(Settings):
     requests_per_minute: CountOrZero = Field(
         0,
         description="Requests that one principal may make in a minute; so many may come at once. 0: no limit. With "
-        "`auth.mode: none` all callers are one principal.",
+        "`auth.mode: none` all callers are one principal. All gateways on a database count together, approximately.",
     )
     runs_per_principal: CountOrZero = Field(
-        0, description="Messages of one principal that may be worked on or wait, in this process. 0: no limit."
+        0,
+        description="Messages of one principal that may be worked on or wait. 0: no limit. All gateways on a database count "
+        "together, approximately.",
     )
     streams_per_principal: CountOrZero | None = Field(
         None,
-        description="Open streams of one principal, in this process. 0: no limit. Not given: 100, or no limit with "
-        "`auth.mode: none`.",
+        description="Open streams of one principal. 0: no limit. Not given: 100, or no limit with `auth.mode: none`. All "
+        "gateways on a database count together, approximately.",
     )
     streams: Count = Field(2000, description="Open streams of the whole process.")
     stream_buffer_events: Count = Field(10_000, description="Events that may wait for a slow reader of a stream.")

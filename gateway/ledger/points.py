@@ -10,6 +10,7 @@ from gateway.ledger import (
     duties,
     leases,
     push,
+    quotas,
     retention,
     tasks,
     threads,
@@ -25,6 +26,7 @@ _Tool = tool_calls.ToolStarts | tool_calls.ToolWaits | tool_calls.ToolEnds | too
 _Lease = leases.Claim | leases.Renew | leases.Release | leases.Fence
 _Process = leases.TakeOver | leases.CountTries | leases.Heartbeat | leases.RequestCancel
 _Duty = duties.TakeDuty | duties.LeaveDuty
+_Quota = quotas.ReportUse | quotas.WithdrawUse
 _Thread = threads.MarkHandleLost | threads.MarkUnsynced | threads.MarkSynced | threads.Displace | threads.LeaveOut
 _Moved = threads.ConfirmHandle | threads.BeginEpoch | threads.Rewind | threads.RevertIfDisplaced
 _Handle = _Moved | threads.DeleteOrphan | threads.KeepHandle | threads.Withdraw
@@ -32,7 +34,7 @@ _Expiry = retention.DeleteContext | retention.ExpireContext | retention.PurgeCon
 _Deletion = retention.MoveDeletion | retention.EndDeletion | retention.MoveWithdrawal | retention.EndWithdrawal
 _Outside = documents.Adopt | documents.Import | api_keys.IssueKey | api_keys.RevokeKey | push.PushPoint
 
-_Work = _Process | _Duty | _Expiry | _Deletion
+_Work = _Process | _Duty | _Quota | _Expiry | _Deletion
 
 CommitPoint = _Turn | _Call | _Refused | _Tool | _Lease | _Work | _Thread | _Handle | _Outside
 QUEUES_BACKEND_JOBS: frozenset[type[CommitPoint]] = frozenset(

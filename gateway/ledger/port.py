@@ -16,6 +16,7 @@ from gateway.ledger.duties import HeldDuty
 from gateway.ledger.leases import UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.push import PushReads
+from gateway.ledger.quotas import ReportedUse
 from gateway.ledger.retention import AgedContext, Deletion, EndedTask, Withdrawal
 from gateway.ledger.rows import LedgerRows
 from gateway.ledger.tasks import OpenTurn, PageLimits, TaskFilter, TaskOwner, TaskPage, TaskRecord, TurnRecord
@@ -176,6 +177,17 @@ class DutyLedger(Commits, DutyReads, Protocol):
     """The part of who does it."""
 
 
+class QuotaReads(Protocol):
+    """Limits that count over all processes."""
+
+    async def reported_use(self, process: str, now: int) -> tuple[ReportedUse, ...]:
+        """The reports of the other processes that have not lapsed, in the order of the processes."""
+
+
+class QuotaLedger(Commits, QuotaReads, Protocol):
+    """The part of limits that count over all processes."""
+
+
 class RetentionReads(Protocol):
     """What is over its time, and handles that backends have to delete."""
 
@@ -241,8 +253,8 @@ class ApiKeyReads(Protocol):
 
 
 class Ledger(
-    TaskReads, EventReads, ThreadReads, TurnReads, ApprovalReads, RecoveryReads, DutyReads, RetentionLedger, PushLedger,
-    ContextExports, ApiKeyReads, Protocol,
+    TaskReads, EventReads, ThreadReads, TurnReads, ApprovalReads, RecoveryReads, DutyReads, QuotaReads, RetentionLedger,
+    PushLedger, ContextExports, ApiKeyReads, Protocol,
 ):  # fmt: skip
     """Durable state: all parts of the port."""
 

@@ -14,6 +14,7 @@ from gateway.ledger.leases import LONGEST_LEASE, Claim, CountTries, Fence, Heart
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.push import ClaimPush
+from gateway.ledger.quotas import CallerUse, ReportedUse, ReportUse, WithdrawUse
 from gateway.ledger.retention import EndDeletion, MoveDeletion
 from gateway.ledger.tasks import Append, EventRow
 from gateway.ledger.threads import DeleteOrphan
@@ -36,6 +37,7 @@ from gateway.testing.ledger_points import (
 _BEGUN = replace(PREPARE, event=None)
 _CLAIM = Claim("turn-1", "process-1", "process-2", 9001)
 _DUTY = TakeDuty("retention", "process-1", 9000, 1000)
+_USE = ReportUse("process-1", 9000, (CallerUse("ada", "acme", 40, 3, 2), CallerUse("böb", "", 0, 1)), 1000)
 _KEY = ApiKey(b"1" * 32, "bot", "a2agw_1", "ada", "acme", admin=False, created_at=1000)
 
 
@@ -174,6 +176,46 @@ class RaceTests:
         await ledger.commit(LeaveDuty("retention", "process-1"))
         same(await other.duty("retention"), None)
         await other.commit(replace(_DUTY, holder="process-2"))
+
+    # --- limits that count over all processes
+
+    async def test_a_process_hears_what_the_callers_of_others_use_and_not_its_own(
+        self, ledger: Ledger, other: Ledger
+    ) -> None:
+        await ledger.commit(_USE)
+        await other.commit(ReportUse("process-2", 9000, (), 1000))
+        same(await other.reported_use("process-2", 1000), (ReportedUse("process-1", _USE.callers),))
+        same(await ledger.reported_use("process-1", 1000), (ReportedUse("process-2", ()),))
+        both = (ReportedUse("process-1", _USE.callers), ReportedUse("process-2", ()))
+        same(await other.reported_use("process-3", 1000), both)
+
+    async def test_a_report_of_use_replaces_the_one_before(self, ledger: Ledger, other: Ledger) -> None:
+        await ledger.commit(_USE)
+        callers = (CallerUse("bob", streams=1),)
+        await ledger.commit(replace(_USE, until=12_000, callers=callers))
+        same(await other.reported_use("process-2", 12_000), (ReportedUse("process-1", callers),))
+
+    async def test_a_report_of_use_lapses_and_is_deleted_with_the_next_one_of_any_process(
+        self, ledger: Ledger, other: Ledger
+    ) -> None:
+        await ledger.commit(_USE)
+        same(await other.reported_use("process-2", 9000), (ReportedUse("process-1", _USE.callers),))
+        same(await other.reported_use("process-2", 9001), ())
+        await other.commit(ReportUse("process-2", 12_000, (), 9001))
+        same(await other.reported_use("process-3", 9000), (ReportedUse("process-2", ()),))
+
+    async def test_a_report_of_use_that_ends_later_than_this_clock_would_say_counts_as_lapsed(
+        self, ledger: Ledger, other: Ledger
+    ) -> None:
+        await ledger.commit(replace(_USE, until=LONGEST_LEASE + 1001))
+        same(await other.reported_use("process-2", 1000), ())
+
+    async def test_a_process_withdraws_its_own_report_of_use(self, ledger: Ledger, other: Ledger) -> None:
+        await ledger.commit(_USE)
+        await other.commit(WithdrawUse("process-2"))
+        same(await other.reported_use("process-2", 1000), (ReportedUse("process-1", _USE.callers),))
+        await ledger.commit(WithdrawUse("process-1"))
+        same(await other.reported_use("process-2", 1000), ())
 
     # --- the holder that lost its lease
 

@@ -15,6 +15,7 @@ from gateway.ledger.duties import HeldDuty
 from gateway.ledger.errors import Conflict, CorruptRecord
 from gateway.ledger.leases import UnfinishedTurn
 from gateway.ledger.push import DuePush, PushConfig, PushState, PushStatus
+from gateway.ledger.quotas import ReportedUse
 from gateway.ledger.retention import AgedContext, Deletion, EndedTask, Withdrawal
 from gateway.ledger.states import ToolCallStatus
 from gateway.ledger.tasks import OpenTurn, PageLimits, TaskFilter, TaskOwner, TaskPage, TaskRecord, TurnRecord
@@ -284,6 +285,13 @@ class Reads:
     async def duty(self, name: str) -> HeldDuty | None:
         row = await self._first(compiled.DUTY, duty=name)
         return HeldDuty(*row) if row else None
+
+    async def reported_use(self, process: str, now: int) -> tuple[ReportedUse, ...]:
+        rows = await self._readers.fetch(compiled.REPORTED_USE, {"process": process, "now": now})
+        return tuple(
+            ReportedUse(other, records.decoded(records.use_decoder.decode, callers, f"process {other!r}"))
+            for other, callers in rows
+        )
 
     async def next_owner(self, after: TaskOwner) -> TaskOwner | None:
         row = await self._first(compiled.NEXT_OWNER, **msgspec.structs.asdict(after))

@@ -10,6 +10,7 @@ from gateway.a2a.model import Json, Message, Role, TaskState
 from gateway.ledger.api_keys import ApiKey
 from gateway.ledger.calls import LatestCall
 from gateway.ledger.errors import CorruptRecord
+from gateway.ledger.quotas import CallerUse
 from gateway.ledger.states import ServiceCallStatus, ToolCallStatus
 from gateway.ledger.tasks import REFUSALS, ListedTask, StoredArtifact, TaskRecord, TurnRecord, Usage
 from gateway.ledger.threads import ThreadRecord
@@ -23,6 +24,7 @@ message_decoder = msgspec.json.Decoder(Message)
 _usage_decoder = msgspec.json.Decoder(Usage)
 _value_decoder = msgspec.json.Decoder()
 preferences_decoder = msgspec.json.Decoder(Preferences)
+use_decoder = msgspec.json.Decoder(tuple[CallerUse, ...])
 
 P = TypeVar("P")
 T = TypeVar("T")

@@ -171,6 +171,14 @@ class Duty(Row, table=True):
     until: int = _integer()
 
 
+class QuotaUse(Row, table=True):
+    """What the callers of a process use of their limits (JSON, `CallerUse`). Without a row, or after `until`, it is nothing."""
+
+    process: str = _text(primary_key=True)
+    until: int = _integer()
+    callers: str = _text()
+
+
 class Turn(Row, table=True):
     """A turn. `number` grows within the thread. Long columns come last: a query without them does not read them.
 
@@ -438,7 +446,7 @@ for _each in _table.values():
 context, thread, task, turn = _table["context"], _table["thread"], _table["task"], _table["turn"]
 input_, service_call, tool_call = _table["input"], _table["service_call"], _table["tool_call"]
 history_item, event, process = _table["history_item"], _table["event"], _table["process"]
-duty, secret, api_key = _table["duty"], _table["secret"], _table["api_key"]
+duty, quota_use, secret, api_key = _table["duty"], _table["quota_use"], _table["secret"], _table["api_key"]
 delete_job, withdrawal, push_config = _table["delete_job"], _table["withdrawal"], _table["push_config"]
 
 PUSH_DUE = (

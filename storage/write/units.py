@@ -6,14 +6,14 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from gateway.ledger import calls, documents, duties, leases, push, retention, tasks, threads, tool_calls, turns
+from gateway.ledger import calls, documents, duties, leases, push, quotas, retention, tasks, threads, tool_calls, turns
 from gateway.ledger.api_keys import IssueKey, RevokeKey
 from gateway.ledger.points import CommitPoint
 from storage import compiled
 from storage.statement import Statement, Step, Values
 from storage.write import turns as turn_units
 from storage.write.documents import adopt, import_context
-from storage.write.values import parameters
+from storage.write.values import json, parameters
 
 TURNS_AT_ONCE = 100
 ITEMS_AT_ONCE = 1000
@@ -97,6 +97,11 @@ def _expire_tasks(point: retention.ExpireTasks) -> list[Step]:
     return [(statement, {"task": task}) for task in point.tasks for statement in statements]
 
 
+def _report_use(point: quotas.ReportUse) -> list[Step]:
+    values = parameters(point, callers=json(point.callers))
+    return [(compiled.DELETE_LAPSED_USE, values), (compiled.REPORT_USE, values)]
+
+
 def _issue_key(point: IssueKey) -> list[Step]:
     return [(compiled.NEW_KEY, parameters(point.key, admin=int(point.key.admin)))]
 
@@ -117,6 +122,7 @@ _DIRECT: dict[type[CommitPoint], tuple[Statement, ...]] = {
     leases.Heartbeat: (compiled.DELETE_DEAD_PROCESSES, compiled.HEARTBEAT),
     duties.TakeDuty: (compiled.TAKE_DUTY,),
     duties.LeaveDuty: (compiled.LEAVE_DUTY,),
+    quotas.WithdrawUse: (compiled.WITHDRAW_USE,),
     threads.MarkHandleLost: (compiled.MARK_HANDLE_LOST,),
     threads.MarkUnsynced: (compiled.MARK_UNSYNCED,),
     threads.MarkSynced: (compiled.MARK_SYNCED,),
@@ -165,6 +171,7 @@ _CONVERTED: dict[type[CommitPoint], Callable[[Any], list[Step]]] = {
     leases.TakeOver: _take_over,
     leases.Renew: _renew,
     leases.RequestCancel: _request_cancel,
+    quotas.ReportUse: _report_use,
     threads.BeginEpoch: _begin_epoch,
     threads.Displace: _displace,
     retention.DeleteContext: _delete_context,

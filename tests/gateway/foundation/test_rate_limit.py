@@ -27,6 +27,21 @@ def test_each_key_has_a_bucket_of_its_own() -> None:
     assert [buckets.take("a"), buckets.take("b"), buckets.take("a")] == [0, 0, 1]
 
 
+def test_what_is_charged_beyond_what_there_is_is_owed() -> None:
+    time = Time()
+    buckets = TokenBuckets(3, 0.5, time)
+    assert buckets.is_full("a")
+    buckets.charge("a", 2)
+    assert not buckets.is_full("a")
+    assert [buckets.take("a"), buckets.take("a")] == [0, 2]
+    buckets.charge("a", 4)
+    assert buckets.take("a") == 10
+    time.now = 14
+    assert buckets.is_full("a")
+    buckets.charge("a", 3)
+    assert buckets.take("a") == 2
+
+
 def test_full_buckets_are_dropped_and_memory_stays_bounded() -> None:
     time = Time()
     buckets = TokenBuckets(1, 1, time)

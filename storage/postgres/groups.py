@@ -14,7 +14,7 @@ import msgspec
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from storage import compiled
 from storage.postgres import sql
-from storage.postgres.errors import Failure, Lost, conflicts, transient, unavailable, unfit
+from storage.postgres.errors import Behind, Failure, Lost, conflicts, transient, unavailable, unfit
 from storage.postgres.session import Outcome as Answer
 from storage.postgres.session import Session
 from storage.postgres.text import Call, Prepared, bound
@@ -44,10 +44,6 @@ class _Doubt(msgspec.Struct, frozen=True):
 
     number: int
     outcomes: list[Outcome]
-
-
-class _Behind(Exception):
-    """The server lacks a group that was committed: a standby that had not received all has become the server."""
 
 
 class _Unfitting(Exception):
@@ -105,9 +101,9 @@ class GroupStore:
             known = {id(unit) for unit, _ in settled}
             units = [unit for unit in units if id(unit) not in known]
             outcomes = self._written(session, units) if units else []
-        except _Behind:
+        except Behind as error:
             self.in_trouble, self._doubt = True, None
-            return [*settled, *((unit, _behind()) for unit in units)], []
+            return [*settled, *((unit, unavailable(_WHAT, error)) for unit in units)], []
         except (Failure, Lost) as error:
             self.in_trouble = True
             units += waiting()
@@ -129,17 +125,27 @@ class GroupStore:
         kept = {id(unit) for unit in retried}
         return [(unit, error) for unit in units if id(unit) not in kept], retried
 
+    def reading(self) -> Session:
+        """A connection to a server that has all that was confirmed. Any thread may call it. Raises: Lost, Failure."""
+        confirmed = self._number
+        session = self._connect()
+        rows = session.one(self._call(sql.NUMBER))
+        if not rows or rows[0][0] < confirmed:
+            session.close()
+            raise Behind
+        return session
+
     # --- the connection ---
 
     def _reached(self) -> Session:
-        """Raises: Lost, Failure, _Behind."""
+        """Raises: Lost, Failure, Behind."""
         if self._session is None or not self._session.usable:
             self._session = None
             session = self._connect()
             latest = self._look(session)
             if latest is None or latest < self._number:
                 session.close()
-                raise _Behind
+                raise Behind
             self._session = session
         return self._session
 
@@ -154,12 +160,10 @@ class GroupStore:
         return int(latest)
 
     def _settle(self) -> list[Outcome]:
-        """The outcomes of a group that was in doubt and counts."""
+        """The outcomes of a group that was in doubt and counts. No other group gets a number that counts already."""
         doubt, self._doubt = self._doubt, None
-        if doubt is None or self._latest != doubt.number:
-            return []
-        self._number = doubt.number
-        return doubt.outcomes
+        self._number = max(self._number, self._latest)
+        return doubt.outcomes if doubt is not None and self._latest == doubt.number else []
 
     def _call(self, text: Prepared, **values: str | int) -> Call:
         return bound(text, {"writer": self._writer, **values})
@@ -167,7 +171,7 @@ class GroupStore:
     # --- a group ---
 
     def _written(self, session: Session, units: list[Unit]) -> list[Outcome]:
-        """Raises: Lost, Failure, _Behind."""
+        """Raises: Lost, Failure, Behind."""
         for _ in range(_TRIES - 1):
             try:
                 return self._once(session, units)
@@ -193,6 +197,9 @@ class GroupStore:
                 outcomes = self._one_by_one(session, units, number)
         except Failure:
             session.run([_ROLLBACK])
+            raise
+        except Behind:
+            session.close()
             raise
         self._doubt = _Doubt(number, outcomes)
         committed, *_ = session.run([_COMMIT, *_notification(units)], apart=True)
@@ -231,9 +238,12 @@ class GroupStore:
         return outcomes
 
     def _said(self, answer: Answer) -> None:
-        """Raises: Failure."""
+        """Raises: Failure, Behind."""
         _answered([answer])
         if not isinstance(answer, Failure):
+            if not answer.rows:
+                # Behind a pooler another server may take the place of one without the loss of a connection.
+                raise Behind
             [(said,)] = answer.rows
             self.time = ServerTime(said, time.monotonic())
 
@@ -312,11 +322,3 @@ def _error(statement: Statement, answer: Answer) -> Exception | None:
     if statement.rows is not None and answer.count != statement.rows:
         return Conflict(f"could not {statement.what}: {answer.count} rows instead of {statement.rows}")
     return None
-
-
-def _behind() -> LedgerUnavailable:
-    return LedgerUnavailable(
-        "the database lacks what it has confirmed: a standby took over that had not received all. Nothing is written; let the "
-        "server catch up, or restart the gateway to go on without what is lost",
-        "behind",
-    )

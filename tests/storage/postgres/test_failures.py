@@ -21,6 +21,7 @@ from storage.postgres.ledger import open_ledger
 from storage.postgres.settings import PostgresSettings
 from tests.storage.postgres.cutting_proxy import Cut, cutting_proxy
 from tests.support.polling import until
+from tests.support.pooler import pooled
 from tests.support.postgres import Server, postgres_server
 
 
@@ -204,8 +205,8 @@ async def test_points_of_a_running_turn_wait_for_a_server_that_restarts() -> Non
             assert await waiting == "stored"
 
 
-async def test_a_server_that_lacks_what_it_confirmed_is_not_written_to(database_url: str) -> None:
-    """As a standby that had not received all."""
+async def test_a_server_that_lacks_what_it_confirmed_is_neither_written_to_nor_read(database_url: str) -> None:
+    """As a standby that had not received all: that something is not there would be a wrong answer."""
     async with opened(database_url) as ledger:
         await ledger.commit(ACCEPT)
         await asyncio.to_thread(run, database_url, "UPDATE ledger_writer SET number = number - 1")
@@ -214,12 +215,43 @@ async def test_a_server_that_lacks_what_it_confirmed_is_not_written_to(database_
             with pytest.raises(LedgerUnavailable, match="lacks what it has confirmed") as caught:
                 await ledger.commit(event(2))
             assert caught.value.trouble == "behind"
-        with pytest.raises(LedgerUnavailable):
-            await ledger.ready()
-        assert await numbers(ledger) == [1]
+        for read in (ledger.ready, partial(numbers, ledger)):
+            with pytest.raises(LedgerUnavailable, match="lacks what it has confirmed") as caught:
+                await read()
+            assert caught.value.trouble == "behind"
         await asyncio.to_thread(run, database_url, "UPDATE ledger_writer SET number = number + 1")
         await ledger.ready()
         await ledger.commit(event(2))
+        assert await numbers(ledger) == [1, 2]
+
+
+async def test_behind_a_pooler_such_a_server_is_noticed_without_a_lost_connection(database_url: str) -> None:
+    with pooled(database_url) as url:
+        async with opened(url) as ledger:
+            await ledger.commit(ACCEPT)
+            await asyncio.to_thread(run, database_url, "UPDATE ledger_writer SET number = number - 1")
+            for _ in range(2):
+                assert await outcome(ledger.commit(event(2))) == "behind"
+            await asyncio.to_thread(run, database_url, "UPDATE ledger_writer SET number = number + 1")
+            await ledger.commit(event(2))
+            assert await numbers(ledger) == [1, 2]
+
+
+async def test_a_group_that_counts_after_all_does_not_lend_its_number_to_another(database_url: str) -> None:
+    """The answer to a COMMIT is lost, a server that lacks it takes over, and the first one comes back."""
+    async with cutting_proxy(database_url) as (proxy, url), opened(url) as ledger:
+        await ledger.commit(ACCEPT)
+        proxy.next, proxy.closed = Cut.BEHIND, True
+        doubted = asyncio.ensure_future(outcome(ledger.commit(context(2))))  # noqa: TID251
+        await until(lambda: proxy.cuts == 1)
+        await asyncio.to_thread(run, database_url, "UPDATE ledger_writer SET number = number - 2")
+        proxy.closed = False
+        assert await doubted == "behind"
+        await asyncio.to_thread(run, database_url, "UPDATE ledger_writer SET number = number + 2")
+        proxy.next = Cut.BEFORE
+        assert await outcome(ledger.commit(context(3))) == "stored"
+        assert proxy.cuts == 2
+        assert await ledger.task(ADA, "echo", "task-3") is not None
 
 
 # --- rows that others hold

@@ -15,12 +15,15 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.a2a_client import COMPLETED, why
+from tests.a2a_client import COMPLETED, user_message, why
 from tests.faults.postgres.replicas import Replica, replicas
 from tests.support.polling import until
 from tests.support.postgres import Server, as_user, postgres_server
 
 _SIZE = "32m"
+
+_LONG = "".join(map(str, range(20_000)))
+"""What finds no room in pages that are there."""
 
 
 @contextmanager
@@ -55,7 +58,7 @@ async def _acknowledged_until_refused(replica: Replica) -> list[str]:
     while True:
         answer = await caller.http.post(
             "/a2a/echo/message:send",
-            json={"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x" * 20_000}]}},
+            json={"message": user_message(_LONG), "configuration": {"returnImmediately": True}},
         )
         if answer.status_code != 200:
             return acknowledged
@@ -79,7 +82,7 @@ async def test_a_full_disk_loses_nothing_and_is_over_when_there_is_room(tmp_path
             acknowledged = await _acknowledged_until_refused(one)
 
             for replica in (one, two):
-                assert await replica.refusal("x" * 20_000) == (
+                assert await replica.refusal(_LONG) == (
                     503,
                     "full",
                     "The gateway's storage is full: nothing new is taken.",

@@ -45,6 +45,7 @@ async def test_connections_that_are_there_are_enough_to_write_and_to_read() -> N
         async with opened(server.url()) as ledger:
             await ledger.commit(ACCEPT)
             await numbers(ledger)
+            await ledger.ready()
             with _exhausted(server):
                 await ledger.commit(event(2))
                 assert await numbers(ledger) == [1, 2]

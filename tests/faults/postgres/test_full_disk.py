@@ -31,9 +31,14 @@ def _small_disk(server: Server) -> Iterator[Path]:
     """A folder of the server's user on a disk of its own."""
     folder = server.folder / "disk"
     folder.mkdir()
-    if os.geteuid() != 0 or subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={_SIZE},mode=0700", "tmpfs", str(folder)], capture_output=True, check=False
-    ).returncode:
+    if (
+        os.geteuid() != 0
+        or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={_SIZE},mode=0700", "tmpfs", str(folder)],
+            capture_output=True,
+            check=False,
+        ).returncode
+    ):
         pytest.skip("nothing can be mounted here")
     try:
         user = as_user()

@@ -20,6 +20,8 @@ def book(hotel: str) -> str:
     return f"booked {hotel}"
 '''
 
+_TOOL_CALLS = "https://a2a-gateway.dev/extensions/tool-calls/v1"
+
 
 def _numbers(frames: list[Frame]) -> list[int]:
     return [frame.number for frame in frames if frame.number is not None and "task" not in frame.event]
@@ -86,9 +88,11 @@ async def test_a_call_that_one_replica_asked_about_is_approved_at_the_other(tmp_
             one, two = await start(), await start()
             asked = await one.agent("hotel").send("Book the Ritz.", "c")
             assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+            [call] = asked["status"]["message"]["metadata"][_TOOL_CALLS]["approval"]["tools"]
+            decision = {"approvals": [{"id": call["id"], "approved": True}]}
             async with one.agent("hotel").subscribe(asked["id"]) as stream:
                 await stream.read(1)
-                answer = await two.agent("hotel").send("yes", "c", taskId=asked["id"])
+                answer = await two.agent("hotel").send("", "c", taskId=asked["id"], parts=[{"data": decision}])
                 await stream.rest()
             assert (why(answer), text_of(answer)) == (COMPLETED, "All done.")
             assert stream.frames[-1].event["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"

@@ -81,7 +81,8 @@ class GroupStore:
         """Raises: LedgerUnavailable."""
         try:
             self._session = self._connect()
-            _answered(self._session.run([self._call(sql.NEW_WRITER), bound(sql.FORGET_WRITERS, {"age": _OLD})]))
+            _answered(self._session.run([bound(sql.FORGET_WRITERS, {"age": _OLD})]))
+            self._enter(self._session)
             self._look(self._session)
         except (Failure, Lost) as error:
             raise unavailable("the database does not open for writing", error) from error
@@ -130,7 +131,7 @@ class GroupStore:
         confirmed = self._number
         session = self._connect()
         rows = session.one(self._call(sql.NUMBER))
-        if not rows or rows[0][0] < confirmed:
+        if self._lags(None if not rows else rows[0][0], confirmed):
             session.close()
             raise Behind
         return session
@@ -143,11 +144,23 @@ class GroupStore:
             self._session = None
             session = self._connect()
             latest = self._look(session)
-            if latest is None or latest < self._number:
+            if self._lags(latest, self._number):
                 session.close()
                 raise Behind
+            if latest is None:
+                self._enter(session)
+                self._look(session)
             self._session = session
         return self._session
+
+    def _lags(self, latest: int | None, confirmed: int) -> bool:
+        """Whether a server whose latest group is this one lacks something. The row of a writer that has written nothing for
+        long is deleted by others, and is entered again."""
+        return self.time.now() - self.time.said < _OLD if latest is None else latest < confirmed
+
+    def _enter(self, session: Session) -> None:
+        """Raises: Lost, Failure."""
+        _answered(session.run([self._call(sql.NEW_WRITER, number=self._number)]))
 
     def _look(self, session: Session) -> int | None:
         """The number of the latest group that counts. Raises: Lost, Failure."""
@@ -242,7 +255,8 @@ class GroupStore:
         _answered([answer])
         if not isinstance(answer, Failure):
             if not answer.rows:
-                # Behind a pooler another server may take the place of one without the loss of a connection.
+                # Behind a pooler another server may take the place of one without the loss of a connection. Or the row was
+                # deleted. A new connection shows which.
                 raise Behind
             [(said,)] = answer.rows
             self.time = ServerTime(said, time.monotonic())

@@ -1,5 +1,5 @@
-"""The disk of the server is full, and then has room again: everything acknowledged stays, reads continue, new work is refused in
-plain words, and the gateway recovers by itself.
+"""The disk of the server is full, and then has room again: everything acknowledged stays, reads continue, new work is refused
+in plain words, and the gateway recovers by itself.
 
 The tables lie on a small disk of their own, so that the server can go on; without room for its log it stops, as in a crash.
 """

@@ -123,14 +123,3 @@ async def test_each_event_is_posted_once_whichever_replica_runs_the_turn(tmp_pat
 
 async def _is_delivered(replica: Replica) -> bool:
     return not (await replica.http.get("/admin/api/v1/push")).json()["configs"]
-
-
-async def test_what_one_replica_commits_the_other_hears_by_notification(tmp_path: Path, database_url: str) -> None:
-    """And not when it looks again: a look without one comes ten times a second at most."""
-    async with replicas(tmp_path, f"url: '{database_url}'") as start:
-        for replica in (await start(), await start()):
-            await until(partial(_hears, replica))
-
-
-async def _hears(replica: Replica) -> bool:
-    return (await replica.checks())[1]["changes"] == "notifications"

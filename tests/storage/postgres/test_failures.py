@@ -11,12 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.ledger.calls import NameCall
-from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import Append, EventRow
 from gateway.ledger.turns import Accept
 from gateway.testing.ledger_points import ACCEPT, ADA, PREPARE, THREAD
+from storage.postgres import groups
 from storage.postgres.ledger import open_ledger
 from storage.postgres.settings import PostgresSettings
 from tests.storage.postgres.cutting_proxy import Cut, cutting_proxy
@@ -100,7 +101,7 @@ async def test_connections_that_the_server_has_closed_are_replaced_without_a_fai
         await ledger.ready()
 
 
-@pytest.mark.parametrize("cut", Cut)
+@pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.BEHIND])
 @pytest.mark.parametrize("patient", [True, False])
 async def test_a_commit_whose_answer_is_lost_is_stored_once_and_acknowledged(
     database_url: str, cut: Cut, patient: bool
@@ -254,6 +255,24 @@ async def test_a_group_that_counts_after_all_does_not_lend_its_number_to_another
         assert await ledger.task(ADA, "echo", "task-3") is not None
 
 
+@pytest.mark.parametrize("cut", [True, False])
+async def test_a_gateway_that_wrote_nothing_for_so_long_that_its_row_was_deleted_goes_on(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, cut: bool
+) -> None:
+    async with opened(database_url) as ledger:
+        await ledger.commit(ACCEPT)
+        monkeypatch.setattr(groups, "_OLD", -1)
+        async with opened(database_url):
+            rows = await asyncio.to_thread(run, database_url, "SELECT count(*) FROM ledger_writer WHERE number > 0")
+        assert rows == [(0,)]
+        if cut:
+            await asyncio.to_thread(cut_off, database_url)
+        assert await numbers(ledger) == [1]
+        await ledger.commit(event(2))
+        await ledger.commit(event(3))
+        assert await numbers(ledger) == [1, 2, 3]
+
+
 # --- rows that others hold
 
 
@@ -296,6 +315,26 @@ async def test_a_point_of_a_running_turn_waits_for_a_row_longer_than_one_timeout
             assert not waiting.done()
         assert await waiting == "stored"
         await ledger.commit(NameCall("call-1", "resp-1"))
+
+
+async def test_what_a_writer_holds_that_falls_silent_is_free_soon_and_its_group_is_not_stored_behind_another(
+    database_url: str,
+) -> None:
+    """As a process that stands still between its statements and their COMMIT."""
+    async with (
+        cutting_proxy(database_url) as (proxy, url),
+        opened(url, statement_timeout="500ms") as silent,
+        opened(database_url) as other,
+    ):
+        await silent.commit(ACCEPT)
+        proxy.next = Cut.SWALLOWED
+        late = asyncio.ensure_future(silent.commit(event(2)))  # noqa: TID251
+        await until(lambda: proxy.cuts == 1)
+        await other.commit(event(2))
+        with pytest.raises(Conflict):
+            await late
+        await silent.commit(event(3))
+        assert await numbers(silent) == [1, 2, 3]
 
 
 async def test_two_writers_that_wait_for_each_other_are_both_served(database_url: str) -> None:

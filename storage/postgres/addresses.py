@@ -17,7 +17,9 @@ def attempts(conninfo: str) -> list[bytes]:
     hosts, given, ports = (_listed(found.pop(name, None)) for name in ("host", "hostaddr", "port"))
     strings: list[bytes] = []
     why = "no host"
-    for host, address, port in zip_longest(hosts, given, ports, fillvalue=None if len(ports) != 1 else ports[0]):
+    if len(ports) == 1:
+        ports *= max(len(hosts), len(given))
+    for host, address, port in zip_longest(hosts, given, ports):
         one = {"host": host, "port": port}
         try:
             addresses = [address] if address or not _is_name(host) else _looked_up(str(host))

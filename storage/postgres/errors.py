@@ -19,6 +19,16 @@ class Lost(Exception):
     """The connection is gone, or was never there."""
 
 
+class Behind(Lost):
+    """The server lacks a group that was committed: a standby that had not received all has become the server."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the database lacks what it has confirmed: a standby took over that had not received all. Nothing is read or "
+            "written; let the server catch up, or restart the gateway to go on without what is lost"
+        )
+
+
 class Unfit(Exception):
     """A value that no column can hold."""
 
@@ -54,7 +64,12 @@ def transient(failure: Failure) -> bool:
 
 
 def unavailable(what: str, error: Failure | Lost) -> LedgerUnavailable:
-    trouble = _TROUBLES.get(error.state, "unavailable") if isinstance(error, Failure) else "unavailable"
-    failure = LedgerUnavailable(f"{what}: {error}", trouble)
+    failure = LedgerUnavailable(f"{what}: {error}", _trouble(error))
     failure.__cause__ = error
     return failure
+
+
+def _trouble(error: Failure | Lost) -> str:
+    if isinstance(error, Failure):
+        return _TROUBLES.get(error.state, "unavailable")
+    return "behind" if isinstance(error, Behind) else "unavailable"

@@ -14,7 +14,7 @@ import msgspec
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from storage import compiled
 from storage.postgres import sql
-from storage.postgres.errors import Failure, Lost, conflicts, transient, unavailable, unfit
+from storage.postgres.errors import Behind, Failure, Lost, conflicts, transient, unavailable, unfit
 from storage.postgres.session import Outcome as Answer
 from storage.postgres.session import Session
 from storage.postgres.text import Call, Prepared, bound
@@ -44,10 +44,6 @@ class _Doubt(msgspec.Struct, frozen=True):
 
     number: int
     outcomes: list[Outcome]
-
-
-class _Behind(Exception):
-    """The server lacks a group that was committed: a standby that had not received all has become the server."""
 
 
 class _Unfitting(Exception):
@@ -85,7 +81,8 @@ class GroupStore:
         """Raises: LedgerUnavailable."""
         try:
             self._session = self._connect()
-            _answered(self._session.run([self._call(sql.NEW_WRITER), bound(sql.FORGET_WRITERS, {"age": _OLD})]))
+            _answered(self._session.run([bound(sql.FORGET_WRITERS, {"age": _OLD})]))
+            self._enter(self._session)
             self._look(self._session)
         except (Failure, Lost) as error:
             raise unavailable("the database does not open for writing", error) from error
@@ -105,9 +102,9 @@ class GroupStore:
             known = {id(unit) for unit, _ in settled}
             units = [unit for unit in units if id(unit) not in known]
             outcomes = self._written(session, units) if units else []
-        except _Behind:
+        except Behind as error:
             self.in_trouble, self._doubt = True, None
-            return [*settled, *((unit, _behind()) for unit in units)], []
+            return [*settled, *((unit, unavailable(_WHAT, error)) for unit in units)], []
         except (Failure, Lost) as error:
             self.in_trouble = True
             units += waiting()
@@ -129,19 +126,41 @@ class GroupStore:
         kept = {id(unit) for unit in retried}
         return [(unit, error) for unit in units if id(unit) not in kept], retried
 
+    def reading(self) -> Session:
+        """A connection to a server that has all that was confirmed. Any thread may call it. Raises: Lost, Failure."""
+        confirmed = self._number
+        session = self._connect()
+        rows = session.one(self._call(sql.NUMBER))
+        if self._lags(None if not rows else rows[0][0], confirmed):
+            session.close()
+            raise Behind
+        return session
+
     # --- the connection ---
 
     def _reached(self) -> Session:
-        """Raises: Lost, Failure, _Behind."""
+        """Raises: Lost, Failure, Behind."""
         if self._session is None or not self._session.usable:
             self._session = None
             session = self._connect()
             latest = self._look(session)
-            if latest is None or latest < self._number:
+            if self._lags(latest, self._number):
                 session.close()
-                raise _Behind
+                raise Behind
+            if latest is None:
+                self._enter(session)
+                self._look(session)
             self._session = session
         return self._session
+
+    def _lags(self, latest: int | None, confirmed: int) -> bool:
+        """Whether a server whose latest group is this one lacks something. The row of a writer that has written nothing for
+        long is deleted by others, and is entered again."""
+        return self.time.now() - self.time.said < _OLD if latest is None else latest < confirmed
+
+    def _enter(self, session: Session) -> None:
+        """Raises: Lost, Failure."""
+        _answered(session.run([self._call(sql.NEW_WRITER, number=self._number)]))
 
     def _look(self, session: Session) -> int | None:
         """The number of the latest group that counts. Raises: Lost, Failure."""
@@ -154,12 +173,10 @@ class GroupStore:
         return int(latest)
 
     def _settle(self) -> list[Outcome]:
-        """The outcomes of a group that was in doubt and counts."""
+        """The outcomes of a group that was in doubt and counts. No other group gets a number that counts already."""
         doubt, self._doubt = self._doubt, None
-        if doubt is None or self._latest != doubt.number:
-            return []
-        self._number = doubt.number
-        return doubt.outcomes
+        self._number = max(self._number, self._latest)
+        return doubt.outcomes if doubt is not None and self._latest == doubt.number else []
 
     def _call(self, text: Prepared, **values: str | int) -> Call:
         return bound(text, {"writer": self._writer, **values})
@@ -167,7 +184,7 @@ class GroupStore:
     # --- a group ---
 
     def _written(self, session: Session, units: list[Unit]) -> list[Outcome]:
-        """Raises: Lost, Failure, _Behind."""
+        """Raises: Lost, Failure, Behind."""
         for _ in range(_TRIES - 1):
             try:
                 return self._once(session, units)
@@ -193,6 +210,9 @@ class GroupStore:
                 outcomes = self._one_by_one(session, units, number)
         except Failure:
             session.run([_ROLLBACK])
+            raise
+        except Behind:
+            session.close()
             raise
         self._doubt = _Doubt(number, outcomes)
         committed, *_ = session.run([_COMMIT, *_notification(units)], apart=True)
@@ -231,9 +251,13 @@ class GroupStore:
         return outcomes
 
     def _said(self, answer: Answer) -> None:
-        """Raises: Failure."""
+        """Raises: Failure, Behind."""
         _answered([answer])
         if not isinstance(answer, Failure):
+            if not answer.rows:
+                # Behind a pooler another server may take the place of one without the loss of a connection. Or the row was
+                # deleted. A new connection shows which.
+                raise Behind
             [(said,)] = answer.rows
             self.time = ServerTime(said, time.monotonic())
 
@@ -312,11 +336,3 @@ def _error(statement: Statement, answer: Answer) -> Exception | None:
     if statement.rows is not None and answer.count != statement.rows:
         return Conflict(f"could not {statement.what}: {answer.count} rows instead of {statement.rows}")
     return None
-
-
-def _behind() -> LedgerUnavailable:
-    return LedgerUnavailable(
-        "the database lacks what it has confirmed: a standby took over that had not received all. Nothing is written; let the "
-        "server catch up, or restart the gateway to go on without what is lost",
-        "behind",
-    )

@@ -64,7 +64,7 @@ async def open_ledger(settings: PostgresSettings, auto_migrate: bool) -> AsyncGe
     connect, begin = await asyncio.to_thread(_prepare, settings, auto_migrate)
     store = GroupStore(connect, begin)
     writer = Writer(store)
-    readers = PostgresReaders(connect, settings.readers)
+    readers = PostgresReaders(store.reading, settings.readers)
     try:
         await writer.open()
         yield PostgresLedger(store, writer, readers, Listener(connect, readers.version, readers.notify))

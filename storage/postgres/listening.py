@@ -1,5 +1,6 @@
 """What other processes have committed, as PostgreSQL tells it. Law: a notification is a hint behind a commit; that they are
-heard is tried all the time, and while they are not, the database is asked.
+heard is tried all the time, and while they are not, the database is asked. A connection that has brought some and brings none any
+more is replaced: its other end may be gone without a word.
 
 A pooler that gives each transaction another connection takes the wish to be told, and tells nothing. So another connection
 sends one when none was heard for a while: until one is heard, the number of all commits is polled.
@@ -191,17 +192,19 @@ class _Thread:
             session.one(bound(sql.LISTEN, {}))
             # Whatever was committed before it listened was not told.
             self._tell(None)
-            answered, due = True, 0.0
+            answered, due, heard = True, 0.0, False
             while not self._stopped.is_set():
                 if time.monotonic() >= due:
                     if not answered:
+                        if heard:
+                            raise Lost("the connection has fallen silent")
                         self._found(False)
                         self._tell(None)
                     answered, due = False, time.monotonic() + self._every
                     self._send(sql.PING)
                 for payload in session.heard(max(0.0, due - time.monotonic()), self._woken.fileno()):
                     # Whoever has sent it: notifications arrive, and none to itself is needed for a while.
-                    answered, due = True, time.monotonic() + self._every
+                    answered, due, heard = True, time.monotonic() + self._every, True
                     self._found(True)
                     if payload != sql.PING:
                         self._tell(frozenset(json.decode(payload)) if payload else None)

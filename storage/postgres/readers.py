@@ -24,7 +24,8 @@ class PostgresReaders:
         """`long` is the number of connections for long reads. `connect` raises Lost. Raises: LedgerUnavailable."""
         self._short = Reader(connect, "ledger-reader")
         self._long = [Reader(connect, f"ledger-long-reader-{number}") for number in range(long)]
-        self._idle: asyncio.Queue[Reader] = asyncio.Queue()
+        self._idle: asyncio.Queue[Reader] = asyncio.LifoQueue()
+        """The one that read last is the next: the others connect when they are needed."""
         for reader in self._long:
             self._idle.put_nowait(reader)
         self._closed = False

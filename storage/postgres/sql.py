@@ -30,13 +30,16 @@ LOCK_THREADS_OF = _lock("LOCK_THREADS_OF", "thread", "context")
 COUNT_GROUP = prepared(
     "COUNT_GROUP",
     Text(
-        "UPDATE ledger_writer SET number = $2, seen_at = server_time() WHERE id = $1 RETURNING seen_at",
+        "UPDATE ledger_writer SET number = $2, seen_at = server_time() WHERE id = $1 AND number = $2::bigint - 1 "
+        "RETURNING seen_at",
         ("writer", "number"),
     ),
 )
-NEW_WRITER = plain("INSERT INTO ledger_writer VALUES ($1, 0, server_time()) ON CONFLICT DO NOTHING", "writer")
+NEW_WRITER = plain("INSERT INTO ledger_writer VALUES ($1, $2, server_time()) ON CONFLICT DO NOTHING", "writer", "number")
 LATEST_GROUP = plain("SELECT number, server_time() FROM ledger_writer WHERE id = $1 FOR UPDATE", "writer")
-"""Waits for a transaction of the same writer whose connection was lost."""
+"""Waits for a transaction of the same writer whose connection was lost, and, as it locks a row, for synchronous standbys: what
+it finds they have as well."""
+NUMBER = plain("SELECT number FROM ledger_writer WHERE id = $1", "writer")
 FORGET_WRITERS = plain("DELETE FROM ledger_writer WHERE seen_at < server_time() - $1", "age")
 
 _CURSOR = "page"

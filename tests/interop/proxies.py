@@ -1,10 +1,10 @@
-"""Reverse proxies with TLS in front of a gateway: each runs its file of deploy/ with other names, ports and certificates."""
+"""Reverse proxies in front of gateways: each runs its file of deploy/ with other names, ports and certificates."""
 
 import asyncio
 import os
 import shutil
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -32,7 +32,11 @@ def _nginx(folder: Path, tls: Path, gateway: str, port: int, plain: int) -> list
         f"/etc/nginx/tls/{_HOST}.key": str(tls),
         _HOST: "localhost",
     }
-    (folder / "server.conf").write_text(_replaced(server, changes))
+    return _nginx_with(folder, _replaced(server, changes))
+
+
+def _nginx_with(folder: Path, server: str) -> list[str]:
+    (folder / "server.conf").write_text(server)
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     paths = " ".join(f"{kind}_temp_path {folder}/{kind};" for kind in kinds)
     (folder / "nginx.conf").write_text(
@@ -67,6 +71,31 @@ async def proxy(name: str, folder: Path, gateway_url: str) -> AsyncIterator[tupl
         absent(f"{name} is not installed: run .ci/peers.sh as root on Debian")
     tls, port = certificate(folder, "localhost"), free_port()
     command = PROXIES[name](folder, tls, gateway_url.removeprefix("http://"), port, free_port())
+    async with _running(command, folder, port):
+        yield f"https://localhost:{port}", tls
+
+
+@asynccontextmanager
+async def proxy_of_replicas(folder: Path, gateway_urls: Sequence[str]) -> AsyncIterator[str]:
+    """Runs the nginx of deploy/compose-replicas in front of these gateways, whose addresses it gets from no resolver. Gives
+    its address."""
+    if shutil.which("nginx") is None:
+        absent("nginx is not installed: run .ci/peers.sh as root on Debian")
+    port = free_port()
+    options = "max_fails=1 fail_timeout=5s;"
+    found = "\n".join(f"    server {url.removeprefix('http://')} {options}" for url in gateway_urls)
+    changes = {
+        "    resolver 127.0.0.11 valid=5s;\n": "",
+        f"    server gateway:8080 resolve {options}": found,
+        "listen 8080;": f"listen 127.0.0.1:{port};",
+    }
+    server = _replaced((_DEPLOY / "compose-replicas" / "nginx.conf").read_text(), changes)
+    async with _running(_nginx_with(folder, server), folder, port):
+        yield f"http://127.0.0.1:{port}"
+
+
+@asynccontextmanager
+async def _running(command: list[str], folder: Path, port: int) -> AsyncIterator[None]:
     with (folder / "proxy.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -78,7 +107,7 @@ async def proxy(name: str, folder: Path, gateway_url: str) -> AsyncIterator[tupl
     try:
         await until(lambda: process.returncode is not None or _listens(port))
         assert process.returncode is None, (folder / "proxy.log").read_text()
-        yield f"https://localhost:{port}", tls
+        yield
     finally:
         with suppress(ProcessLookupError):
             process.kill()

@@ -38,7 +38,7 @@ def programs() -> Path | None:
     """The folder of `initdb` and `pg_ctl`: that of the PATH, of `pg_config`, or of the newest package of Debian."""
     found = shutil.which("initdb")
     if found is not None:
-        return Path(found).parent
+        return Path(found).resolve().parent  # a link may stand there alone
     with suppress(OSError, subprocess.SubprocessError):
         told = subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=True)
         if (Path(told.stdout.strip()) / "initdb").exists():
@@ -102,6 +102,14 @@ class Server:
         """`immediate` is a crash: it recovers when it starts again."""
         self.run("pg_ctl", "stop", "--wait", "--mode", mode, "--pgdata", self.data)
 
+    def promote(self) -> None:
+        """A standby becomes a server that takes writes. Returns when it does."""
+        self.run("pg_ctl", "promote", "--wait", "--pgdata", self.data)
+
+    def reload(self) -> None:
+        """What was configured counts where it needs no start."""
+        self.run("pg_ctl", "reload", "--pgdata", self.data)
+
     @property
     def running(self) -> bool:
         return (self.data / "postmaster.pid").exists()
@@ -144,6 +152,36 @@ def postgres_server(settings: dict[str, str] | None = None) -> Iterator[Server]:
         finally:
             if server.running:
                 server.stop()
+
+
+@contextmanager
+def standby_of(primary: Server) -> Iterator[Server]:
+    """A standby that runs and receives what the primary writes. For `synchronous_standby_names` it is called 'standby'."""
+    with tempfile.TemporaryDirectory(prefix="a2a-gateway-standby-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        if os.geteuid() == 0:
+            user = as_user()
+            shutil.chown(folder, user["user"], user["group"])
+        server = Server(folder, free_port(), primary.password)
+        source = f"{primary.url()}?application_name=standby"
+        server.run(
+            "pg_basebackup", "--no-sync", "--checkpoint=fast", "--write-recovery-conf", "--wal-method=stream",
+            f"--pgdata={server.data}", f"--dbname={source}",
+        )  # fmt: skip
+        quick = {"wal_retrieve_retry_interval": "100ms"}
+        server.configure({"port": str(server.port), "unix_socket_directories": str(folder), **quick})
+        server.start()
+        try:
+            yield server
+        finally:
+            if server.running:
+                server.stop()
+
+
+def url_of_all(*servers: Server) -> str:
+    """Whichever of them takes writes."""
+    hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
+    return f"postgresql://{_USER}:{servers[0].password}@{hosts}/postgres?target_session_attrs=read-write"
 
 
 def until_listening(port: int, seconds: float = 10) -> None:

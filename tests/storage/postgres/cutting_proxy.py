@@ -16,6 +16,8 @@ class Cut(Enum):
     """The server never gets the COMMIT."""
     BEHIND = auto()
     """The server gets it, and its answer is lost."""
+    SWALLOWED = auto()
+    """The server never gets it, and the connection stays open."""
 
 
 @dataclass(slots=True)
@@ -62,12 +64,20 @@ class CuttingProxy:
                     # The server has the COMMIT before its connection ends.
                     back.write_eof()
                     return
-                writer.transport.abort()
-                back.transport.abort()
+                if cut is Cut.BEFORE:
+                    writer.transport.abort()
+                    back.transport.abort()
                 return
             back.write(data)
             await back.drain()
         back.close()
+
+    def mute(self) -> None:
+        """Nothing passes any more over the connections that are open, and nobody is told."""
+        for writer in self._open:
+            transport = writer.transport
+            assert isinstance(transport, asyncio.ReadTransport)
+            transport.pause_reading()
 
     def cut_all(self) -> None:
         for writer in tuple(self._open):

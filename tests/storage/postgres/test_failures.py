@@ -11,16 +11,18 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.ledger.calls import NameCall
-from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import Append, EventRow
 from gateway.ledger.turns import Accept
 from gateway.testing.ledger_points import ACCEPT, ADA, PREPARE, THREAD
+from storage.postgres import groups
 from storage.postgres.ledger import open_ledger
 from storage.postgres.settings import PostgresSettings
 from tests.storage.postgres.cutting_proxy import Cut, cutting_proxy
 from tests.support.polling import until
+from tests.support.pooler import pooled
 from tests.support.postgres import Server, postgres_server
 
 
@@ -99,7 +101,7 @@ async def test_connections_that_the_server_has_closed_are_replaced_without_a_fai
         await ledger.ready()
 
 
-@pytest.mark.parametrize("cut", Cut)
+@pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.BEHIND])
 @pytest.mark.parametrize("patient", [True, False])
 async def test_a_commit_whose_answer_is_lost_is_stored_once_and_acknowledged(
     database_url: str, cut: Cut, patient: bool
@@ -204,8 +206,8 @@ async def test_points_of_a_running_turn_wait_for_a_server_that_restarts() -> Non
             assert await waiting == "stored"
 
 
-async def test_a_server_that_lacks_what_it_confirmed_is_not_written_to(database_url: str) -> None:
-    """As a standby that had not received all."""
+async def test_a_server_that_lacks_what_it_confirmed_is_neither_written_to_nor_read(database_url: str) -> None:
+    """As a standby that had not received all: that something is not there would be a wrong answer."""
     async with opened(database_url) as ledger:
         await ledger.commit(ACCEPT)
         await asyncio.to_thread(run, database_url, "UPDATE ledger_writer SET number = number - 1")
@@ -214,12 +216,61 @@ async def test_a_server_that_lacks_what_it_confirmed_is_not_written_to(database_
             with pytest.raises(LedgerUnavailable, match="lacks what it has confirmed") as caught:
                 await ledger.commit(event(2))
             assert caught.value.trouble == "behind"
-        with pytest.raises(LedgerUnavailable):
-            await ledger.ready()
-        assert await numbers(ledger) == [1]
+        for read in (ledger.ready, partial(numbers, ledger)):
+            with pytest.raises(LedgerUnavailable, match="lacks what it has confirmed") as caught:
+                await read()
+            assert caught.value.trouble == "behind"
         await asyncio.to_thread(run, database_url, "UPDATE ledger_writer SET number = number + 1")
         await ledger.ready()
         await ledger.commit(event(2))
+        assert await numbers(ledger) == [1, 2]
+
+
+async def test_behind_a_pooler_such_a_server_is_noticed_without_a_lost_connection(database_url: str) -> None:
+    with pooled(database_url) as url:
+        async with opened(url) as ledger:
+            await ledger.commit(ACCEPT)
+            await asyncio.to_thread(run, database_url, "UPDATE ledger_writer SET number = number - 1")
+            for _ in range(2):
+                assert await outcome(ledger.commit(event(2))) == "behind"
+            await asyncio.to_thread(run, database_url, "UPDATE ledger_writer SET number = number + 1")
+            await ledger.commit(event(2))
+            assert await numbers(ledger) == [1, 2]
+
+
+async def test_a_group_that_counts_after_all_does_not_lend_its_number_to_another(database_url: str) -> None:
+    """The answer to a COMMIT is lost, a server that lacks it takes over, and the first one comes back."""
+    async with cutting_proxy(database_url) as (proxy, url), opened(url) as ledger:
+        await ledger.commit(ACCEPT)
+        proxy.next, proxy.closed = Cut.BEHIND, True
+        doubted = asyncio.ensure_future(outcome(ledger.commit(context(2))))  # noqa: TID251
+        await until(lambda: proxy.cuts == 1)
+        await asyncio.to_thread(run, database_url, "UPDATE ledger_writer SET number = number - 2")
+        proxy.closed = False
+        assert await doubted == "behind"
+        await asyncio.to_thread(run, database_url, "UPDATE ledger_writer SET number = number + 2")
+        proxy.next = Cut.BEFORE
+        assert await outcome(ledger.commit(context(3))) == "stored"
+        assert proxy.cuts == 2
+        assert await ledger.task(ADA, "echo", "task-3") is not None
+
+
+@pytest.mark.parametrize("cut", [True, False])
+async def test_a_gateway_that_wrote_nothing_for_so_long_that_its_row_was_deleted_goes_on(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, cut: bool
+) -> None:
+    async with opened(database_url) as ledger:
+        await ledger.commit(ACCEPT)
+        monkeypatch.setattr(groups, "_OLD", -1)
+        async with opened(database_url):
+            rows = await asyncio.to_thread(run, database_url, "SELECT count(*) FROM ledger_writer WHERE number > 0")
+        assert rows == [(0,)]
+        if cut:
+            await asyncio.to_thread(cut_off, database_url)
+        assert await numbers(ledger) == [1]
+        await ledger.commit(event(2))
+        await ledger.commit(event(3))
+        assert await numbers(ledger) == [1, 2, 3]
 
 
 # --- rows that others hold
@@ -264,6 +315,26 @@ async def test_a_point_of_a_running_turn_waits_for_a_row_longer_than_one_timeout
             assert not waiting.done()
         assert await waiting == "stored"
         await ledger.commit(NameCall("call-1", "resp-1"))
+
+
+async def test_what_a_writer_holds_that_falls_silent_is_free_soon_and_its_group_is_not_stored_behind_another(
+    database_url: str,
+) -> None:
+    """As a process that stands still between its statements and their COMMIT."""
+    async with (
+        cutting_proxy(database_url) as (proxy, url),
+        opened(url, statement_timeout="500ms") as silent,
+        opened(database_url) as other,
+    ):
+        await silent.commit(ACCEPT)
+        proxy.next = Cut.SWALLOWED
+        late = asyncio.ensure_future(silent.commit(event(2)))  # noqa: TID251
+        await until(lambda: proxy.cuts == 1)
+        await other.commit(event(2))
+        with pytest.raises(Conflict):
+            await late
+        await silent.commit(event(3))
+        assert await numbers(silent) == [1, 2, 3]
 
 
 async def test_two_writers_that_wait_for_each_other_are_both_served(database_url: str) -> None:

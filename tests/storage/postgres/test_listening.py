@@ -1,8 +1,9 @@
 """What a process hears of the commits of others: by notifications, and by polls where nothing is told."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from itertools import count
 
 import pytest
@@ -11,8 +12,11 @@ from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.leases import Heartbeat, RequestCancel
 from gateway.ledger.port import Changed, Ledger
 from gateway.testing.ledger_points import ACCEPT
+from storage.postgres.listening import Listener
+from storage.postgres.session import Session
+from storage.postgres.settings import PostgresSettings
 from tests.storage.postgres.cutting_proxy import cutting_proxy
-from tests.storage.postgres.test_failures import context, event, opened
+from tests.storage.postgres.test_failures import context, event, opened, run
 from tests.support.polling import until
 from tests.support.pooler import pooled
 
@@ -122,3 +126,55 @@ async def test_events_come_behind_their_commit(database_url: str) -> None:
             while seen < number:
                 await heard_of(changes, "task-1")
                 seen = [number for number, _ in await two.events("task-1", 0)][-1]
+
+
+# --- a listener with nothing else
+
+
+def listener_at(url: str, direct: str, version: Callable[[], Awaitable[int]], ping: float = 5.0) -> Listener:
+    """It listens at one URL; its own notifications go to the other."""
+
+    async def notify(word: str) -> None:
+        await asyncio.to_thread(run, direct, "SELECT pg_notify('a2a_gateway_ledger', %s)", word)
+
+    settings = PostgresSettings(url=url)
+    return Listener(
+        partial(Session, settings.conninfo(options=True), 5.0, 30.0, prepares=True), version, notify, ping
+    )
+
+
+async def until_it_hears(listener: Listener, changes: AsyncGenerator[Changed, None]) -> None:
+    while not listener.hears:
+        await anext(changes)
+
+
+async def test_while_notifications_arrive_the_database_is_not_asked_what_was_committed(database_url: str) -> None:
+    asked = count()
+
+    async def version() -> int:
+        return next(asked)
+
+    listener = listener_at(database_url, database_url, version)
+    async with asyncio.timeout(30), opened(database_url) as ledger, aclosing(listener.changes(always)) as changes:
+        await ledger.commit(ACCEPT)
+        await until_it_hears(listener, changes)
+        before = next(asked)
+        for number in range(2, 30):
+            await ledger.commit(event(number))
+            await heard_of(changes, "task-1")
+        assert next(asked) == before + 1
+
+
+async def test_a_connection_that_has_fallen_silent_is_replaced(database_url: str) -> None:
+    async def version() -> int:
+        return 0
+
+    async with asyncio.timeout(30), cutting_proxy(database_url) as (proxy, url):
+        listener = listener_at(url, database_url, version, ping=1.0)
+        async with aclosing(listener.changes(always)) as changes:
+            await until_it_hears(listener, changes)
+            proxy.mute()
+            with pytest.raises(LedgerUnavailable, match="silent"):
+                [_ async for _ in changes]
+        async with aclosing(listener.changes(always)) as changes:
+            await until_it_hears(listener, changes)

@@ -1,0 +1,82 @@
+"""Connections that are secured: the server is who it says, or nothing is sent to it."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.ledger.errors import LedgerUnavailable
+from gateway.testing.ledger_points import ACCEPT
+from tests.storage.postgres.test_failures import opened, run
+from tests.support.certificates import certificate, make_authority
+from tests.support.postgres import Server, as_user, postgres_server
+
+_AUTHORITY = "authority.pem"
+
+
+def _owned(file: Path) -> str:
+    """As the server wants the file of its key."""
+    file.chmod(0o600)
+    user = as_user()
+    if user:
+        shutil.chown(file, user["user"], user["group"])
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[Server]:
+    """A server that takes connections over TLS only, as localhost; the file of its authority is beside its data."""
+    with postgres_server() as server:
+        authority = make_authority(server.folder)
+        key = _owned(certificate(server.folder, "localhost", authority=authority))
+        server.configure({"ssl": "on", "ssl_cert_file": key, "ssl_key_file": key})
+        (server.data / "pg_hba.conf").write_text("hostssl all all 127.0.0.1/32 password\n")
+        server.stop()
+        server.start()
+        yield server
+
+
+def _url(server: Server, host: str) -> str:
+    return server.url().replace("127.0.0.1", host)
+
+
+@pytest.mark.parametrize(("tls", "host"), [("verify-full", "localhost"), ("verify-ca", "127.0.0.1")])
+async def test_a_server_whose_authority_is_known_is_used(secured: Server, tls: str, host: str) -> None:
+    ca = secured.folder / _AUTHORITY
+    async with opened(_url(secured, host), tls=tls, ca=ca, database_schema=tls.replace("-", "_")) as ledger:
+        await ledger.commit(ACCEPT)
+        await ledger.ready()
+        own = "application_name = 'a2a-gateway'"
+        [(plain, ciphered)] = run(
+            f"{_url(secured, 'localhost')}?sslmode=require",
+            "SELECT count(*) FILTER (WHERE NOT ssl), count(*) FILTER (WHERE ssl) FROM pg_stat_ssl JOIN pg_stat_activity"
+            f" USING (pid) WHERE {own}",
+        )
+    assert (plain, ciphered > 0) == (0, True)
+
+
+@pytest.mark.parametrize("tls", ["verify-ca", "verify-full"])
+async def test_a_server_of_another_authority_is_refused(secured: Server, tmp_path: Path, tls: str) -> None:
+    stranger = make_authority(tmp_path)
+    with pytest.raises(LedgerUnavailable, match="certificate verify failed"):
+        async with opened(_url(secured, "localhost"), tls=tls, ca=stranger.file):
+            pass
+
+
+async def test_a_server_of_another_name_is_refused(secured: Server) -> None:
+    with pytest.raises(LedgerUnavailable, match="does not match host name"):
+        async with opened(_url(secured, "127.0.0.1"), tls="verify-full", ca=secured.folder / _AUTHORITY):
+            pass
+
+
+async def test_an_authority_that_is_no_file_is_refused(secured: Server, tmp_path: Path) -> None:
+    with pytest.raises(LedgerUnavailable, match="does not exist"):
+        async with opened(_url(secured, "localhost"), tls="verify-full", ca=tmp_path / "none.pem"):
+            pass
+
+
+async def test_a_server_that_speaks_no_tls_is_refused_where_it_is_required(database_url: str) -> None:
+    with pytest.raises(LedgerUnavailable, match="does not support SSL"):
+        async with opened(database_url, tls="require"):
+            pass

@@ -1,6 +1,6 @@
 """What other processes have committed, as PostgreSQL tells it. Law: a notification is a hint behind a commit; that they are
-heard is tried all the time, and while they are not, the database is asked. A connection that has brought some and brings none any
-more is replaced: its other end may be gone without a word.
+heard is tried all the time, and while they are not, the database is asked. A connection that has brought some and brings
+none any more is replaced: its other end may be gone without a word.
 
 A pooler that gives each transaction another connection takes the wish to be told, and tells nothing. So another connection
 sends one when none was heard for a while: until one is heard, the number of all commits is polled.

@@ -35,7 +35,9 @@ COUNT_GROUP = prepared(
         ("writer", "number"),
     ),
 )
-NEW_WRITER = plain("INSERT INTO ledger_writer VALUES ($1, $2, server_time()) ON CONFLICT DO NOTHING", "writer", "number")
+NEW_WRITER = plain(
+    "INSERT INTO ledger_writer VALUES ($1, $2, server_time()) ON CONFLICT DO NOTHING", "writer", "number"
+)
 LATEST_GROUP = plain("SELECT number, server_time() FROM ledger_writer WHERE id = $1 FOR UPDATE", "writer")
 """Waits for a transaction of the same writer whose connection was lost, and, as it locks a row, for synchronous standbys: what
 it finds they have as well."""

@@ -21,9 +21,11 @@ _FEW = {"max_connections": "8", "superuser_reserved_connections": "0", "max_wal_
 def _exhausted(server: Server) -> Iterator[None]:
     """Others have all connections that are left."""
     with ExitStack() as stack:
-        with pytest.raises(psycopg.OperationalError, match="too many clients"):
-            while True:
+        for _ in range(int(_FEW["max_connections"])):
+            try:
                 stack.enter_context(psycopg.connect(server.url()))
+            except psycopg.OperationalError:
+                break
         yield
 
 

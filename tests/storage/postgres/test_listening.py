@@ -138,9 +138,7 @@ def listener_at(url: str, direct: str, version: Callable[[], Awaitable[int]], pi
         await asyncio.to_thread(run, direct, "SELECT pg_notify('a2a_gateway_ledger', %s)", word)
 
     settings = PostgresSettings(url=url)
-    return Listener(
-        partial(Session, settings.conninfo(options=True), 5.0, 30.0, prepares=True), version, notify, ping
-    )
+    return Listener(partial(Session, settings.conninfo(options=True), 5.0, 30.0, prepares=True), version, notify, ping)
 
 
 async def until_it_hears(listener: Listener, changes: AsyncGenerator[Changed, None]) -> None:

@@ -84,6 +84,8 @@ def _in_ascii(url: str) -> str:
 def _workers(value: object) -> object:
     if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST_WORKERS):
         return value
+    if isinstance(value, int) and value > _MOST_WORKERS:
+        raise PydanticCustomError(EXPECTED, f"must be at most {_MOST_WORKERS}")
     raise PydanticCustomError(EXPECTED, f"must be a number of processes from 1 to {_MOST_WORKERS}, or auto")
 
 

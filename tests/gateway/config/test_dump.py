@@ -64,13 +64,14 @@ def test_a_dump_loads_to_the_same_configuration() -> None:
 
 def test_defaults_are_marked_and_given_values_are_not() -> None:
     lines = dump(loaded(FILE)).splitlines()
-    assert lines[:9] == [
+    assert lines[:10] == [
         "version: 1",
         "server:",
         '  host: "127.0.0.1"  # default',
         "  port: 9000",
         "  public_url: http://127.0.0.1:9000  # default",
         "  shutdown_grace: 90s",
+        "  workers: 1  # default",
         "  grpc: null  # default",
         "storage:",
         "  url: sqlite:////srv/gateway/data/gateway.db  # default",

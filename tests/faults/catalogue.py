@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Fault:
-    """`tests` are those of other folders, by the name of their function, which no other test has."""
+    """`tests` are those of other folders, by the name of their function, which is the same in the tests of each store."""
 
     title: str
     tests: tuple[str, ...] = ()
@@ -143,6 +143,32 @@ CATALOGUE: dict[str, Fault] = {
             "test_a_database_that_fails_acknowledges_nothing_that_it_does_not_keep",
         ),
     ),
+    "D4": Fault(
+        "PostgreSQL that is stopped again and again",
+        (
+            "test_a_server_that_crashes_again_and_again_keeps_what_was_acknowledged_and_nothing_else",
+            "test_points_of_a_running_turn_wait_for_a_server_that_restarts",
+        ),
+    ),
+    "D5": Fault(
+        "PostgreSQL behind a black hole, or cut off",
+        (
+            "test_a_commit_whose_answer_is_lost_is_stored_once_and_acknowledged",
+            "test_a_group_in_doubt_waits_until_the_server_can_say",
+            "test_a_connection_that_has_fallen_silent_is_replaced",
+        ),
+    ),
+    "D6": Fault(
+        "all connections of PostgreSQL are taken",
+        ("test_a_gateway_whose_connections_others_have_taken_refuses_and_comes_back_by_itself",),
+    ),
+    "D7": Fault(
+        "failover to a standby that has all that was acknowledged, or lags behind it",
+        (
+            "test_each_acknowledged_group_is_there_when_the_standby_takes_over",
+            "test_a_server_that_lacks_what_it_confirmed_is_neither_written_to_nor_read",
+        ),
+    ),
     "D8": Fault(
         "a corrupt row, a schema of the future",
         (
@@ -201,10 +227,6 @@ CATALOGUE: dict[str, Fault] = {
 }
 
 NOT_BUILT: dict[str, str] = {
-    "D4": "PostgreSQL that is stopped again and again: there is no ledger on PostgreSQL",
-    "D5": "PostgreSQL behind a black hole: there is no ledger on PostgreSQL",
-    "D6": "an exhausted pool of PostgreSQL: there is no ledger on PostgreSQL",
-    "D7": "failover to a lagging replica: there is no ledger on PostgreSQL",
     "M1": "Redis that is killed: there is no bus beside the ledger",
 }
 """Rows about what does not exist yet, and why. What brings it takes them out of here."""

@@ -129,4 +129,4 @@ def test_nobody_goes_on_where_nothing_is_known_or_the_conversation_is_lost() -> 
 
 
 def test_what_is_counted_is_what_recovery_writes() -> None:
-    assert f"'{RESTARTED}'" in LATEST_CALL
+    assert f"'{RESTARTED}'" in LATEST_CALL.sql

@@ -176,8 +176,8 @@ WRONG = {
         "2:24: limits.turn_timeout: must have a unit: write 60s, 60m or 60h, not 60",
     ),
     "other database": (
-        f"version: 1\nstorage: {{url: 'postgresql://h/db'}}\nagents:\n{AGENT}",
-        "2:16: storage.url: unknown kind of storage 'postgresql'; installed: sqlite",
+        f"version: 1\nstorage: {{url: 'mysql://h/db'}}\nagents:\n{AGENT}",
+        "2:16: storage.url: unknown kind of storage 'mysql'; installed: postgres, postgresql, sqlite, temporary",
     ),
     "function without file": (
         "version: 1\nagents:\n  a: {type: python, ref: my_agent.py}\n",

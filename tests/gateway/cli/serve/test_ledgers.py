@@ -68,7 +68,10 @@ def test_a_ledger_that_cannot_be_opened_is_named_without_its_password(site: Path
             ),
         ),
         ("bare", "the plug-in 'bare' cannot be used: its settings have no `url`"),
-        ("shef", "unknown kind of storage 'shef'; did you mean 'shelf'? installed: bare, gone, shelf, sqlite"),
+        (
+            "shef",
+            "unknown kind of storage 'shef'; did you mean 'shelf'? installed: bare, gone, postgres, postgresql, shelf, sqlite, temporary",
+        ),
     ],
 )
 def test_an_unusable_plug_in_is_told_at_the_url_that_names_it(site: Path, scheme: str, problem: str) -> None:

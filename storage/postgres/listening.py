@@ -76,6 +76,8 @@ class Listener:
                 await _first_of(wanted(), told.some())
                 if self.hears:
                     continue
+                # What is told from here on may be newer than the number, and is left for the next step.
+                told.forget()
                 version = await self._version()
                 if version != seen:
                     seen = version
@@ -125,17 +127,19 @@ class _Told:
 
     async def next(self) -> Changed:
         await self._some.wait()
-        everything, self._all = self._all, False
-        tasks, self._tasks = frozenset(self._tasks), set()
-        self._some.clear()
+        everything, tasks = self._all, frozenset(self._tasks)
+        self.forget()
         return None if everything else tasks
+
+    def forget(self) -> None:
+        self._all, self._tasks = False, set()
+        self._some.clear()
 
     async def within(self, seconds: float) -> None:
         """Returns when something is told, or after so many seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._some.wait()
-        self._some.clear()
 
 
 async def _first_of(*waits: Awaitable[object]) -> None:

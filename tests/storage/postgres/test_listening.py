@@ -1,6 +1,7 @@
 """What a process hears of the commits of others: by notifications, and by polls where nothing is told."""
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
@@ -131,19 +132,24 @@ async def test_events_come_behind_their_commit(database_url: str) -> None:
 # --- a listener with nothing else
 
 
-def listener_at(url: str, direct: str, version: Callable[[], Awaitable[int]], ping: float = 5.0) -> Listener:
-    """It listens at one URL; its own notifications go to the other."""
+def connecting(url: str) -> Callable[[], Session]:
+    return partial(Session, PostgresSettings(url=url).conninfo(options=True), 5.0, 30.0, prepares=True)
+
+
+def listener_at(
+    connect: Callable[[], Session], direct: str, version: Callable[[], Awaitable[int]], ping: float = 5.0
+) -> Listener:
+    """It listens on a connection of its own; its own notifications go to the database by another way."""
 
     async def notify(word: str) -> None:
         await asyncio.to_thread(run, direct, "SELECT pg_notify('a2a_gateway_ledger', %s)", word)
 
-    settings = PostgresSettings(url=url)
-    return Listener(partial(Session, settings.conninfo(options=True), 5.0, 30.0, prepares=True), version, notify, ping)
+    return Listener(connect, version, notify, ping)
 
 
 async def until_it_hears(listener: Listener, changes: AsyncGenerator[Changed, None]) -> None:
-    while not listener.hears:
-        await anext(changes)
+    assert await anext(changes) is None
+    await until(lambda: listener.hears)
 
 
 async def test_while_notifications_arrive_the_database_is_not_asked_what_was_committed(database_url: str) -> None:
@@ -152,7 +158,7 @@ async def test_while_notifications_arrive_the_database_is_not_asked_what_was_com
     async def version() -> int:
         return next(asked)
 
-    listener = listener_at(database_url, database_url, version)
+    listener = listener_at(connecting(database_url), database_url, version)
     async with asyncio.timeout(30), opened(database_url) as ledger, aclosing(listener.changes(always)) as changes:
         await ledger.commit(ACCEPT)
         await until_it_hears(listener, changes)
@@ -168,7 +174,7 @@ async def test_a_connection_that_has_fallen_silent_is_replaced(database_url: str
         return 0
 
     async with asyncio.timeout(30), cutting_proxy(database_url) as (proxy, url):
-        listener = listener_at(url, database_url, version, ping=1.0)
+        listener = listener_at(connecting(url), database_url, version, ping=1.0)
         async with aclosing(listener.changes(always)) as changes:
             await until_it_hears(listener, changes)
             proxy.mute()
@@ -176,3 +182,23 @@ async def test_a_connection_that_has_fallen_silent_is_replaced(database_url: str
                 [_ async for _ in changes]
         async with aclosing(listener.changes(always)) as changes:
             await until_it_hears(listener, changes)
+
+
+async def test_what_was_committed_between_the_look_and_the_listening_is_heard_of(database_url: str) -> None:
+    """The look began before, and is answered when notifications arrive already."""
+    listens = threading.Event()
+    looks = count()
+
+    async def version() -> int:
+        if next(looks) == 1:
+            listens.set()
+            await until(lambda: listener.hears)
+        return 0
+
+    def connect() -> Session:
+        listens.wait(30)
+        return connecting(database_url)()
+
+    listener = listener_at(connect, database_url, version)
+    async with asyncio.timeout(30), aclosing(listener.changes(always)) as changes:
+        assert [await anext(changes), await anext(changes)] == [None, None]

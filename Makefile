@@ -11,6 +11,7 @@ POSTGRES_TESTS := tests/storage/postgres tests/scenarios tests/faults tests/inte
 ROUNDS ?= 2
 MINUTES ?= 30
 RATE ?= 50
+LEDGER ?= postgres
 
 UV_VERSION := 0.13.8
 PRIVATE_UV := .uv/bin/uv
@@ -69,8 +70,8 @@ serve: $(STAMP) ## run the gateway on CONFIG (gateway.yaml)
 test: $(STAMP) ## run the whole test suite, or TESTS=path
 	$(PYTEST) $(TESTS)
 
-test-postgres: $(STAMP) ## run what holds of every store on PostgreSQL, or TESTS=path: on a server of its own
-	A2A_GATEWAY_REQUIRE_POSTGRES=1 $(PYTEST) --ledger=postgres $(if $(filter tests,$(TESTS)),$(POSTGRES_TESTS),$(TESTS))
+test-postgres: $(STAMP) ## run what holds of every store on PostgreSQL, or TESTS=path: on a server of its own; LEDGER=pgbouncer through a pooler
+	A2A_GATEWAY_REQUIRE_POSTGRES=1 $(PYTEST) --ledger=$(LEDGER) $(if $(filter tests,$(TESTS)),$(POSTGRES_TESTS),$(TESTS))
 
 check: lint coverage ## everything that must pass before a commit
 

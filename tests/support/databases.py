@@ -24,6 +24,7 @@ import psycopg
 from psycopg.sql import SQL, Identifier
 
 from gateway.config.plugins import Registry
+from tests.support.pooler import begin_pooler, end_pooler
 from tests.support.postgres import NAMED, Server, absent, make_server, programs
 from tests.support.stores import RUN
 
@@ -43,6 +44,21 @@ class Databases:
     def url_of(self, name: str) -> str:
         return urlsplit(self.url)._replace(path=f"/{self.prefix}{name}").geturl()
 
+    def behind_pooler(self, url: str) -> str:
+        """The same database behind the pooler of the run, which begins if it does not run."""
+        return urlsplit(self._pooler())._replace(path=urlsplit(url).path).geturl()
+
+    def _pooler(self) -> str:
+        address = self.folder / "pooler-url"
+        if not address.exists():
+            with _locked(self.folder):
+                if not address.exists():
+                    made = begin_pooler(self.url, self.folder / "pooler")
+                    whole = self.folder / "pooler-url-begun"
+                    whole.write_text(made)
+                    whole.rename(address)
+        return address.read_text()
+
     def make(self, name: str, *, migrated: bool = True) -> str:
         """The URL of the database of this name, which is made if it is not there: with the tables of a ledger, or empty."""
         template = f"{self.prefix}template" if migrated else "template0"
@@ -54,6 +70,7 @@ class Databases:
 
     def copy(self, source: str, target: str) -> None:
         with self._connection() as connection:
+            _cut_off(connection, self.prefix + source)  # a pooler keeps its connections
             _create(connection, self.prefix + target, self.prefix + source)
 
     def drop(self, name: str) -> None:
@@ -94,6 +111,10 @@ def _create(connection: psycopg.Connection, name: str, template: str) -> None:
     connection.execute(
         SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(Identifier(name), Identifier(template))
     )
+
+
+def _cut_off(connection: psycopg.Connection, name: str) -> None:
+    connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
 
 
 def _drop(connection: psycopg.Connection, name: str) -> None:
@@ -160,6 +181,7 @@ def _end_with(owner: str, folder: Path) -> None:
 def _clean_up(owner: int, folder: Path) -> None:
     with suppress(ProcessLookupError):
         select.select([os.pidfd_open(owner)], [], [])
+    end_pooler(folder / "pooler")
     server = Server(folder / "server", 0, "")
     if server.running:
         server.stop()

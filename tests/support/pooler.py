@@ -1,17 +1,18 @@
-"""A pgbouncer in front of a database, for tests. A test without one skips."""
+"""A pgbouncer in front of databases, in transaction mode. A test without one skips, or fails where
+A2A_GATEWAY_REQUIRE_POSTGRES is 1."""
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pytest
-
-from tests.support.postgres import as_user, free_port, until_listening
+from tests.support.postgres import absent, as_user, free_port, until_listening
 
 _SETTINGS = """\
 [databases]
@@ -23,7 +24,7 @@ listen_port = {port}
 auth_type = any
 pool_mode = transaction
 default_pool_size = 8
-max_client_conn = 200
+max_client_conn = 2000
 unix_socket_dir =
 logfile = {folder}/log
 pidfile = {folder}/pid
@@ -31,31 +32,60 @@ pidfile = {folder}/pid
 """
 
 
-@contextmanager
-def pooled(url: str, more: str = "") -> Iterator[str]:
-    """The URL of the database behind a pooler in transaction mode. `more` are lines of its settings."""
+@dataclass(frozen=True, slots=True)
+class _Pooler:
+    """`settings` is the file that it begins with, `url` that of the database behind it."""
+
+    program: str
+    settings: Path
+    port: int
+    url: str
+
+
+def _prepared(url: str, folder: Path, more: str) -> _Pooler:
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
-        pytest.skip("there is no pgbouncer")
+        absent("there is no pgbouncer: install it (Debian: pgbouncer)")
     parts = urlsplit(url)
     port = free_port()
+    settings = folder / "settings"
+    settings.write_text(
+        _SETTINGS.format(
+            host=parts.hostname, server_port=parts.port, user=parts.username, password=parts.password, port=port,
+            folder=folder, more=more,
+        )
+    )  # fmt: skip
+    if os.geteuid() == 0:
+        user = as_user()
+        for path in (folder, settings):
+            shutil.chown(path, user["user"], user["group"])
+    return _Pooler(program, settings, port, parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}").geturl())
+
+
+@contextmanager
+def pooled(url: str, more: str = "") -> Iterator[str]:
+    """The URL of the database behind a pooler of its own. `more` are lines of its settings."""
     with tempfile.TemporaryDirectory(prefix="a2a-gateway-pgbouncer-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        settings = folder / "settings"
-        settings.write_text(
-            _SETTINGS.format(
-                host=parts.hostname, server_port=parts.port, user=parts.username, password=parts.password, port=port,
-                folder=folder, more=more,
-            )
-        )  # fmt: skip
-        if os.geteuid() == 0:
-            user = as_user()
-            for path in (folder, settings):
-                shutil.chown(path, user["user"], user["group"])
-        running = subprocess.Popen([program, "-q", str(settings)], cwd=folder, stderr=subprocess.DEVNULL, **as_user())
+        pooler = _prepared(url, Path(name), more)
+        command = [pooler.program, "-q", str(pooler.settings)]
+        running = subprocess.Popen(command, cwd=name, stderr=subprocess.DEVNULL, **as_user())
         try:
-            until_listening(port)
-            yield parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}").geturl()
+            until_listening(pooler.port)
+            yield pooler.url
         finally:
             running.terminate()
             running.wait()
+
+
+def begin_pooler(url: str, folder: Path) -> str:
+    """The URL behind a pooler that goes on until `end_pooler`. The folder is made."""
+    folder.mkdir()
+    pooler = _prepared(url, folder, "")
+    subprocess.run([pooler.program, "-q", "-d", str(pooler.settings)], cwd=folder, check=True, **as_user())
+    until_listening(pooler.port)
+    return pooler.url
+
+
+def end_pooler(folder: Path) -> None:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        os.kill(int((folder / "pid").read_text()), signal.SIGTERM)

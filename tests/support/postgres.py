@@ -26,8 +26,9 @@ _USER = "postgres"
 _LOG_TAIL_LINES = 20
 
 
-def absent() -> NoReturn:
-    reason = f"there is no PostgreSQL: install its server (Debian: postgresql), or name one with {NAMED}"
+def absent(
+    reason: str = f"there is no PostgreSQL: install its server (Debian: postgresql), or name one with {NAMED}",
+) -> NoReturn:
     if os.environ.get(_REQUIRED) == "1":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.stores import SQLITE, chosen, ledger_url
+from tests.support.stores import SQLITE, chosen, straight_url
 
 Row = dict[str, Any]
 
@@ -99,7 +99,7 @@ def writing(path: Path) -> Iterator[Rows]:
 def _postgres(path: Path) -> Iterator[Rows]:
     import psycopg
 
-    with closing(psycopg.connect(ledger_url(path), autocommit=True)) as connection:
+    with closing(psycopg.connect(straight_url(path), autocommit=True)) as connection:
         yield Rows(connection, _POSTGRES)
 
 

@@ -1,5 +1,6 @@
 """The stores on which tests run. A path names a database: on SQLite its file, on PostgreSQL a database of its own in the server
-of the run. The option `--ledger` chooses for the whole run; SQLite is the default."""
+of the run, to which gateways come straight or through a pooler. The option `--ledger` chooses for the whole run; SQLite is the
+default."""
 
 import os
 import secrets
@@ -12,8 +13,8 @@ from pathlib import Path
 from gateway.config.plugins import Registry
 from gateway.ledger.port import Ledger
 
-SQLITE, POSTGRES = "sqlite", "postgres"
-STORES = (SQLITE, POSTGRES)
+SQLITE, POSTGRES, PGBOUNCER = "sqlite", "postgres", "pgbouncer"
+STORES = (SQLITE, POSTGRES, PGBOUNCER)
 
 RUN = "GATEWAY_TESTS_POSTGRES"
 """The variable with the number of the first process of a run, and the folder that a server of the run gets if one is wanted."""
@@ -36,16 +37,28 @@ def chosen() -> str:
 
 def ledger_url(path: Path) -> str:
     """What a configuration says as `storage.url`. On PostgreSQL the database is made if it is not there, with its tables."""
-    path = path.absolute()
     if _chosen == SQLITE:
-        return f"sqlite:///{path}"
+        return f"sqlite:///{path.absolute()}"
+    return way_to(straight_url(path))
+
+
+def straight_url(path: Path) -> str:
+    """Of a database of PostgreSQL, for the eyes of a test."""
     from tests.support.databases import databases, name_of
 
+    path = path.absolute()
     if path in _made:
         return databases().url_of(name_of(path))
     url = databases().make(name_of(path))
     _made.add(path)
     return url
+
+
+def way_to(url: str) -> str:
+    """How gateways come to a database in the server of the run."""
+    from tests.support.databases import databases
+
+    return databases().behind_pooler(url) if _chosen == PGBOUNCER else url
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -103,6 +104,17 @@ class Server:
         """`immediate` is a crash: it recovers when it starts again."""
         self.run("pg_ctl", "stop", "--wait", "--mode", mode, "--pgdata", self.data)
 
+    def kill(self) -> None:
+        """All its processes at once, as when its machine is lost."""
+        postmaster = int((self.data / "postmaster.pid").read_text().split()[0])
+        os.kill(postmaster, signal.SIGSTOP)  # so that it begins no other
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+        killed = [postmaster, *map(int, children)]
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        while any(Path(f"/proc/{pid}").exists() for pid in killed):
+            time.sleep(0.01)
+
     def promote(self) -> None:
         """A standby becomes a server that takes writes. Returns when it does."""
         self.run("pg_ctl", "promote", "--wait", "--pgdata", self.data)
@@ -113,7 +125,17 @@ class Server:
 
     @property
     def running(self) -> bool:
+        """Also true where it was killed."""
         return (self.data / "postmaster.pid").exists()
+
+    def end(self) -> None:
+        """Stops it if it runs. One that was killed is started first: it clears away what it has left in memory."""
+        if self.running:
+            try:
+                self.stop()
+            except RuntimeError:
+                self.start()
+                self.stop()
 
 
 def make_server(folder: Path, settings: dict[str, str]) -> Server:
@@ -151,8 +173,7 @@ def postgres_server(settings: dict[str, str] | None = None) -> Iterator[Server]:
         try:
             yield server
         finally:
-            if server.running:
-                server.stop()
+            server.end()
 
 
 @contextmanager
@@ -175,8 +196,7 @@ def standby_of(primary: Server) -> Iterator[Server]:
         try:
             yield server
         finally:
-            if server.running:
-                server.stop()
+            server.end()
 
 
 def url_of_all(*servers: Server) -> str:

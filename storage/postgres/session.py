@@ -124,6 +124,9 @@ class Session:
                 self._prepared.add(name)
         if not apart:
             self._synchronised()
+        if not self._prepares:
+            # A pooler delivers what another client has asked for on the same connection of the server, and libpq keeps it.
+            self._notifications()
         return outcomes
 
     def _send(self, call: Call, fresh: set[bytes], awaited: list[bytes | None]) -> None:

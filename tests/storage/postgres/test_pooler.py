@@ -1,6 +1,8 @@
 """Behind a pooler that gives each transaction another connection: nothing is prepared, and all is as without it."""
 
+import socket
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 
 import pytest
@@ -8,8 +10,11 @@ import pytest
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.testing.ledger_points import ACCEPT, Opener
 from gateway.testing.ledger_suite import LedgerSuite
+from storage.postgres import sql
 from storage.postgres.ledger import open_ledger
+from storage.postgres.session import Session
 from storage.postgres.settings import PostgresSettings
+from storage.postgres.text import bound
 from tests.storage.postgres.test_failures import held, outcome
 from tests.support.pooler import pooled
 
@@ -37,6 +42,18 @@ async def test_limits_go_with_each_transaction(database_url: str, more: str) -> 
             async with held(database_url, "SELECT 1 FROM context FOR UPDATE"):
                 assert await outcome(ledger.commit(ACCEPT)) == "locked"
             await ledger.ready()
+
+
+def test_notifications_that_a_pooler_delivers_to_a_connection_that_did_not_ask_are_not_kept(database_url: str) -> None:
+    """The wish to be told stays with the connection of the server, which is that of the next transaction of anybody."""
+    with pooled(database_url, "default_pool_size = 1") as url:
+        conninfo = PostgresSettings(url=url).conninfo(options=False)
+        listening, other = (Session(conninfo, 5.0, 30.0, prepares=False) for _ in range(2))
+        listening.one(bound(sql.LISTEN, {}))
+        for _ in range(3):
+            other.one(bound(sql.NOTIFY, {"payload": "task"}))
+        with closing(other), closing(listening), socket.socket() as silent:
+            assert other.heard(0, silent.fileno()) == []
 
 
 async def test_a_schema_that_the_user_does_not_find_first_is_refused(pooled_url: str) -> None:

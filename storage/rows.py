@@ -11,7 +11,7 @@ from gateway.ledger.leases import LONGEST_LEASE
 from gateway.ledger.rows import Holder, Progress, Row, RowTable, Unfinished
 from storage.compiled import DATA_VERSION, OLDEST, VERSION
 from storage.connection import OLDEST_USER, connect
-from storage.errors import read_failure, unavailable
+from storage.errors import read_failure, trouble, unavailable
 from storage.row_tables import COPYING, LAYOUT, NO_CODE, ROW_TABLES, key_as_bytes, progress_of, refuse_other
 from storage.schema.access import obstacle
 from storage.schema.open import prepare
@@ -42,10 +42,15 @@ class SqliteRows:
 
     layout, tables = LAYOUT, ROW_TABLES
 
-    def __init__(self, watch: sqlite3.Connection, snapshot: sqlite3.Connection) -> None:
+    def __init__(self, watch: sqlite3.Connection, snapshot: sqlite3.Connection, *, used: bool) -> None:
+        """`used`: a process had the file open before."""
         self._watch = watch
         self._snapshot = snapshot
+        self._used = used
         self._version: int | None = None
+
+    def opened_by(self) -> str | None:
+        return "a process has it open" if self._used else None
 
     def holders(self) -> list[Holder]:
         with _reading():
@@ -141,10 +146,25 @@ def open_rows(path: Path, make: bool) -> Iterator[SqliteRows]:
         raise LedgerUnavailable("there is no such file")
     with ExitStack() as stack:
         with _reading():
+            used = _is_open(path)
             watch = stack.enter_context(closing(_to_write(path) if make else _to_read(path)))
             snapshot = stack.enter_context(closing(_to_read(path)))
             refuse_other(_version(watch))
-        yield SqliteRows(watch, snapshot)
+        yield SqliteRows(watch, snapshot, used=used)
+
+
+def _is_open(path: Path) -> bool:
+    """Whether a process has a file with a write-ahead log open: SQLite then gives nobody the file alone."""
+    with closing(_to_read(path)) as connection:
+        connection.execute("PRAGMA busy_timeout = 0")
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        try:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError as error:
+            if trouble(error) != "locked":
+                raise
+            return True
+    return False
 
 
 def _make(path: Path) -> None:

@@ -44,8 +44,11 @@ class Copied(msgspec.Struct, frozen=True):
 def copy(source: LedgerRows, target: LedgerRows, names: tuple[str, str], report: Report) -> Copied:
     """Copies and compares. `names` are those of the source and of the target. Raises: CopyFailed, LedgerUnavailable."""
     name, target_name = names
-    refuse_use(source, name)
-    refuse_use(target, target_name)
+    for rows, called in ((source, name), (target, target_name)):
+        opened_by = rows.opened_by()
+        if opened_by is not None:
+            raise InUse(f"{called} is in use: {opened_by}. Stop its gateways")
+        refuse_use(rows, called)
     resumed, contents = _copied(source, target, names, report)
     refuse_use(source, name)
     if source.changed():

@@ -26,11 +26,6 @@ _TIMEOUT_MS = 5000
 _LONGEST_NAME = 63
 """Characters of a name in PostgreSQL."""
 
-_OTHERS = """
-    SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid != pg_backend_pid()
-    AND application_name = current_setting('application_name')
-"""
-
 _MADE = """
     SELECT 'TABLE', tablename FROM pg_tables WHERE schemaname = %(schema)s
     UNION ALL
@@ -63,13 +58,14 @@ def restore(source: Path, settings: PostgresSettings, replace: bool) -> str | No
     except sqlite3.Error as error:
         raise unavailable(f"{str(source)!r} is no backup", error) from error
     with _current(source) as file, _told():
-        if not _used(settings):
-            _fill(file, source, settings)
-            return None
-        if not replace:
+        used = _used(settings)
+        if used and not replace:
             raise FileExistsError(f"there is a ledger in the schema {settings.database_schema!r} already")
         _refuse_connections(settings)
-        return _swap(file, source, settings)
+        if used:
+            return _swap(file, source, settings)
+        _fill(file, source, settings)
+        return None
 
 
 @contextmanager
@@ -95,13 +91,10 @@ def _fill(file: Path, source: Path, settings: PostgresSettings) -> None:
 
 def _refuse_connections(settings: PostgresSettings) -> None:
     """Raises: LedgerUnavailable."""
-    with talking(), connection(settings) as connected:
-        [(others,)] = connected.execute(_OTHERS).fetchall()
-    if others:
-        raise LedgerUnavailable(
-            f"a process has the database open, by {others} connections of {settings.application_name!r}", "locked"
-        )
     with open_rows(settings, False) as rows:
+        opened_by = rows.opened_by()
+        if opened_by is not None:
+            raise LedgerUnavailable(f"a process has the database open: {opened_by}", "locked")
         refuse_use(rows, "the database")
 
 

@@ -2,6 +2,7 @@
 only read.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -29,6 +30,13 @@ _HOLDERS = SQL("""
 """).format(LONGEST_LEASE)
 _WRITERS = "SELECT id, number FROM ledger_writer WHERE number > 0"
 """Each group of a gateway changes a row."""
+
+_OTHERS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s"
+_OWN_NAME = "a2a-gateway copy"
+"""What the server shows of the connections of copies, which are not those of gateways."""
+
+_CLOSING, _LOOK = 2.0, 0.1
+"""Seconds for which the server may show a connection that was closed, and between two looks."""
 
 _TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = %s"
 _UNFINISHED = "SELECT name, source, rows, after FROM ledger_copy"
@@ -59,10 +67,14 @@ class PostgresRows:
 
     layout, tables = LAYOUT, ROW_TABLES
 
-    def __init__(self, watch: Connection, snapshot: Connection) -> None:
+    def __init__(self, watch: Connection, snapshot: Connection, opened_by: str | None) -> None:
         self._watch = watch
         self._snapshot = snapshot
+        self._opened_by = opened_by
         self._writers: set[tuple[Any, ...]] | None = None
+
+    def opened_by(self) -> str | None:
+        return self._opened_by
 
     def holders(self) -> list[Holder]:
         with talking():
@@ -152,16 +164,30 @@ def open_rows(settings: PostgresSettings, make: bool) -> Iterator[PostgresRows]:
     with ExitStack() as stack:
         with talking():
             watch = stack.enter_context(connect())
+            opened_by = _gateways(watch, settings)
             if make and _one(watch.execute(_TABLES, _schema(settings))) == (0,):
                 _make(settings)
             refuse_other(_version(watch))
             snapshot = stack.enter_context(connect())
-        yield PostgresRows(watch, snapshot)
+        yield PostgresRows(watch, snapshot, opened_by)
+
+
+def _gateways(connection: Connection, settings: PostgresSettings) -> str | None:
+    """In words, the connections that gateways have to the database."""
+    until = time.monotonic() + _CLOSING
+    while True:
+        (others,) = _one(connection.execute(_OTHERS, (settings.application_name,)))
+        if not others:
+            return None
+        if time.monotonic() >= until:
+            return f"connections of {settings.application_name!r} are open"
+        time.sleep(_LOOK)
 
 
 def connection(settings: PostgresSettings) -> Connection:
     """One with the settings of the schema. Raises: psycopg.Error, LedgerUnavailable."""
     limits = settings.limits
+    settings = settings.model_copy(update={"application_name": _OWN_NAME})
     made = psycopg.connect(
         settings.conninfo(options=True),
         connect_timeout=max(2, round(settings.connect_timeout)),

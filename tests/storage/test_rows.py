@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from gateway.config.plugins import Registry
 from gateway.ledger import copying
 from gateway.ledger.copying import Copied, CopyFailed, copy
 from gateway.ledger.errors import Conflict, LedgerUnavailable
+from gateway.ledger.port import Ledger
 from gateway.ledger.rows import LedgerRows, Progress, Row, RowTable
 from storage.compiled import TABLES
 from storage.row_tables import ROW_TABLES
@@ -54,9 +55,12 @@ class Store(NamedTuple):
         with self.rows(make=False) as rows:
             return {table.name: set(rows.read(table)) for table in rows.tables}
 
-    async def open(self) -> None:
+    def opened(self) -> AbstractAsyncContextManager[Ledger]:
         factory = Registry().ledger(self.url)
-        async with factory.open(factory.settings(url=self.url), True) as ledger:
+        return factory.open(factory.settings(url=self.url), True)
+
+    async def open(self) -> None:
+        async with self.opened() as ledger:
             await ledger.ready()
 
 
@@ -247,21 +251,35 @@ def test_a_row_that_is_lost_on_the_way_is_found(stores: tuple[Store, Store]) -> 
         copy_all(source, target, lose)
 
 
-async def test_a_source_that_is_written_to_meanwhile_is_found(stores: tuple[Store, Store]) -> None:
+def test_a_source_that_is_written_to_meanwhile_is_found(stores: tuple[Store, Store]) -> None:
     source, target = stores
-    factory = Registry().ledger(source.url)
-    async with factory.open(factory.settings(url=source.url), True) as ledger:
-        loop = asyncio.get_running_loop()
 
-        def write(doing: str, table: RowTable, rows: int) -> None:
-            if (doing, table.name, rows) == ("copying", "push_config", 5):
-                asyncio.run_coroutine_threadsafe(ledger.secret("new"), loop).result()
+    async def write() -> None:
+        async with source.opened() as ledger:
+            await ledger.secret("new")
 
-        with pytest.raises(CopyFailed, match="the source was written to while it was copied"):
-            await asyncio.to_thread(copy_all, source, target, write)
+    def report(doing: str, table: RowTable, rows: int) -> None:
+        if (doing, table.name, rows) == ("copying", "push_config", 5):
+            asyncio.run(write())
+
+    with pytest.raises(CopyFailed, match="the source was written to while it was copied"):
+        copy_all(source, target, report)
 
 
-async def test_a_process_that_begins_to_work_on_the_source_meanwhile_is_found(stores: tuple[Store, Store]) -> None:
+@pytest.mark.parametrize("which", [0, 1])
+async def test_a_gateway_that_has_nothing_to_do_is_noticed_at_either_end(
+    stores: tuple[Store, Store], which: int
+) -> None:
+    source, target = stores
+    name = NAMES[which]
+    async with stores[which].opened():
+        with pytest.raises(CopyFailed, match=f"{name} is in use: .*open. Stop its gateways"):
+            await asyncio.to_thread(copy_all, source, target)
+    copied = await asyncio.to_thread(copy_all, source, target)
+    assert not copied.resumed
+
+
+def test_a_process_that_begins_to_work_on_the_source_meanwhile_is_found(stores: tuple[Store, Store]) -> None:
     source, target = stores
 
     def begin(doing: str, table: RowTable, rows: int) -> None:

@@ -12,20 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.support.postgres import absent, as_user, free_port, until_listening
+from tests.support.postgres import absent, as_user, until_listening
 
 _SETTINGS = """\
 [databases]
 * = host={host} port={server_port} user={user} password={password}
 
 [pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = {port}
+listen_port = 6432
 auth_type = any
 pool_mode = transaction
 default_pool_size = 8
 max_client_conn = 2000
-unix_socket_dir =
+unix_socket_dir = {folder}
 logfile = {folder}/log
 pidfile = {folder}/pid
 {more}
@@ -34,12 +33,16 @@ pidfile = {folder}/pid
 
 @dataclass(frozen=True, slots=True)
 class _Pooler:
-    """`settings` is the file that it begins with, `url` that of the database behind it."""
+    """`settings` is the file that it begins with, `url` that of the database behind it. It listens on a socket in its folder: a
+    port could be taken by another process before it has it."""
 
     program: str
     settings: Path
-    port: int
     url: str
+
+    def await_socket(self) -> None:
+        """Raises: TimeoutError."""
+        until_listening(str(self.settings.parent / ".s.PGSQL.6432"))
 
 
 def _prepared(url: str, folder: Path, more: str) -> _Pooler:
@@ -47,11 +50,10 @@ def _prepared(url: str, folder: Path, more: str) -> _Pooler:
     if program is None:
         absent("there is no pgbouncer: install it (Debian: pgbouncer)")
     parts = urlsplit(url)
-    port = free_port()
     settings = folder / "settings"
     settings.write_text(
         _SETTINGS.format(
-            host=parts.hostname, server_port=parts.port, user=parts.username, password=parts.password, port=port,
+            host=parts.hostname, server_port=parts.port, user=parts.username, password=parts.password,
             folder=folder, more=more,
         )
     )  # fmt: skip
@@ -59,7 +61,8 @@ def _prepared(url: str, folder: Path, more: str) -> _Pooler:
         user = as_user()
         for path in (folder, settings):
             shutil.chown(path, user["user"], user["group"])
-    return _Pooler(program, settings, port, parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}").geturl())
+    behind = parts._replace(netloc=f"{parts.username}@", query=f"host={folder}&port=6432")
+    return _Pooler(program, settings, behind.geturl())
 
 
 @contextmanager
@@ -70,7 +73,7 @@ def pooled(url: str, more: str = "") -> Iterator[str]:
         command = [pooler.program, "-q", str(pooler.settings)]
         running = subprocess.Popen(command, cwd=name, stderr=subprocess.DEVNULL, **as_user())
         try:
-            until_listening(pooler.port)
+            pooler.await_socket()
             yield pooler.url
         finally:
             running.terminate()
@@ -82,7 +85,7 @@ def begin_pooler(url: str, folder: Path) -> str:
     folder.mkdir()
     pooler = _prepared(url, folder, "")
     subprocess.run([pooler.program, "-q", "-d", str(pooler.settings)], cwd=folder, check=True, **as_user())
-    until_listening(pooler.port)
+    pooler.await_socket()
     return pooler.url
 
 

@@ -205,14 +205,15 @@ def url_of_all(*servers: Server) -> str:
     return f"postgresql://{_USER}:{servers[0].password}@{hosts}/postgres?target_session_attrs=read-write"
 
 
-def until_listening(port: int, seconds: float = 10) -> None:
-    """Raises: TimeoutError."""
+def until_listening(path: str, seconds: float = 10) -> None:
+    """At the socket of this path. Raises: TimeoutError."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+            client.connect(path)
             return
         time.sleep(0.02)
-    raise TimeoutError(f"nothing listens on port {port}")
+    raise TimeoutError(f"nothing listens at {path}")
 
 
 def free_port() -> int:

@@ -7,11 +7,12 @@ from functools import partial
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from tests.a2a_client import COMPLETED, user_message, why
 from tests.faults.postgres.replicas import Replica, replicas
 from tests.storage.postgres.test_failures import cut_off, run
-from tests.storage.postgres.test_standby import is_synchronous, pair
+from tests.storage.postgres.test_standby import is_synchronous, pair, waits_for_the_standby
 from tests.support.polling import interval, until
 from tests.support.postgres import Server, postgres_server, standby_of, url_of_all
 
@@ -29,11 +30,12 @@ class _Callers:
     refused: int = 0
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def talk(self, replica: Replica, context: str) -> None:
+    async def talk(self, replica: Replica) -> None:
+        """Each message begins a context."""
         while not self.over.is_set():
             answer = await replica.http.post(
                 "/a2a/echo/message:send",
-                json={"message": user_message("hi", context), "configuration": {"returnImmediately": True}},
+                json={"message": user_message("hi"), "configuration": {"returnImmediately": True}},
             )
             if answer.status_code == 200:
                 self.tasks.append(answer.json()["task"]["id"])
@@ -51,8 +53,9 @@ async def _has_ended(replica: Replica, task: str) -> bool:
     return (await replica.agent().get(task))["status"]["state"] in _ENDED
 
 
+@pytest.mark.parametrize("parted", [False, True], ids=["", "what waited for the standby never reaches it"])
 async def test_with_a_synchronous_standby_nothing_acknowledged_is_lost_and_the_gateways_go_on_by_themselves(
-    tmp_path: Path,
+    tmp_path: Path, parted: bool
 ) -> None:
     with pair() as (primary, standby):
         await until(partial(asyncio.to_thread, is_synchronous, primary))
@@ -61,10 +64,15 @@ async def test_with_a_synchronous_standby_nothing_acknowledged_is_lost_and_the_g
             callers = _Callers()
             async with asyncio.TaskGroup() as group:
                 for number in range(4):
-                    group.create_task(callers.talk(both[number % 2], f"c-{number}"))
+                    group.create_task(callers.talk(both[number % 2]))
                 await until(lambda: len(callers.tasks) > 40)
+                if parted:
+                    await asyncio.to_thread(standby.stop, "fast")
+                    await until(partial(asyncio.to_thread, waits_for_the_standby, primary))
                 await asyncio.to_thread(primary.kill)
                 before = len(callers.tasks)
+                if parted:
+                    await asyncio.to_thread(standby.start)
                 await asyncio.to_thread(standby.promote)
                 await until(lambda: len(callers.tasks) > before + 40)
                 callers.over.set()
@@ -75,7 +83,7 @@ async def test_with_a_synchronous_standby_nothing_acknowledged_is_lost_and_the_g
             assert stored == [(task,) for task in sorted(callers.tasks)]
             for replica in both:
                 await until(partial(_is_well, replica))
-                assert why(await replica.agent().send("after", "c-0")) == COMPLETED
+                assert why(await replica.agent().send("after", "c")) == COMPLETED
 
 
 def _has_all(primary: Server, standby: Server) -> bool:

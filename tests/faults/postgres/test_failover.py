@@ -53,6 +53,7 @@ async def _has_ended(replica: Replica, task: str) -> bool:
     return (await replica.agent().get(task))["status"]["state"] in _ENDED
 
 
+@pytest.mark.fault("D7")
 @pytest.mark.parametrize("parted", [False, True], ids=["", "what waited for the standby never reaches it"])
 async def test_with_a_synchronous_standby_nothing_acknowledged_is_lost_and_the_gateways_go_on_by_themselves(
     tmp_path: Path, parted: bool
@@ -92,6 +93,7 @@ def _has_all(primary: Server, standby: Server) -> bool:
         return other.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (written,)).fetchall() == [(True,)]
 
 
+@pytest.mark.fault("D7")
 async def test_a_standby_that_lacks_what_was_acknowledged_is_neither_written_to_nor_read(tmp_path: Path) -> None:
     with postgres_server() as primary, standby_of(primary) as standby:
         async with replicas(tmp_path, f"url: '{url_of_all(primary, standby)}'") as start:
@@ -117,6 +119,7 @@ async def test_a_standby_that_lacks_what_was_acknowledged_is_neither_written_to_
             assert why(await again.agent().send("two", "c")) == COMPLETED
 
 
+@pytest.mark.fault("D7")
 async def test_a_server_that_was_replaced_and_comes_back_is_not_used_by_those_that_know_better(tmp_path: Path) -> None:
     """It stands first in the URL, takes writes, and lacks what was said to its successor."""
     with pair() as (primary, standby):

@@ -26,6 +26,8 @@ from tests.support.fork_server import fork_server
 _CONTEXTS = int(os.environ.get("COPY_CONTEXTS", "12"))
 _CALLERS = 16
 _WAITS = 2
+_WITH_SERVICE = 1000
+"""Contexts of all kinds, of more only words: the emulator of the service looks through all that it has said."""
 
 _CODE = '''
 from gateway.agent import Turn
@@ -92,7 +94,7 @@ async def gateway(file: Path) -> AsyncGenerator[httpx2.AsyncClient, None]:
 async def _talk(http: httpx2.AsyncClient, number: int) -> None:
     """One of four kinds: words, a tool that was approved, one that waits for that (`_WAITS`), a message that fails."""
     mine, hotel, context = A2A(http, "mine"), A2A(http, "hotel"), _name(number)
-    match number % 4:
+    match _kind(number):
         case 0:
             for text in ("one", _ODD.replace("\0", "")):
                 assert why(await mine.send(text, context)) == COMPLETED
@@ -106,6 +108,10 @@ async def _talk(http: httpx2.AsyncClient, number: int) -> None:
         case _:
             assert (await hotel.send("wrong", context))["status"]["state"] == "TASK_STATE_FAILED"
             assert why(await hotel.send("hello", context)) == COMPLETED
+
+
+def _kind(number: int) -> int:
+    return number % 4 if number < _WITH_SERVICE else 0
 
 
 def _name(number: int) -> str:
@@ -139,7 +145,7 @@ async def exports(file: Path) -> dict[str, bytes]:
             whole = f"/admin/api/v1/contexts/{context}"
             # One whose turn waits cannot be exported.
             shown = f"/a2a/hotel/tasks?contextId={context}&includeArtifacts=true"
-            answer = await http.get(shown if number % 4 == _WAITS else whole)
+            answer = await http.get(shown if _kind(number) == _WAITS else whole)
             assert answer.status_code == 200, answer.text
             found[context] = answer.content
 

@@ -14,11 +14,12 @@ from gateway.ledger.port import Changed, EventReads
 log = structlog.get_logger("gateway.engine.changes")
 
 INTERVAL = 0.005
-"""Seconds from one change to the next: those that come in between are joined, so that the log is read at most so often,
-however much is committed. An event is shown by another process so much later, half of it on average."""
+"""Seconds from one change to the next while somebody wants them: those that come in between are joined, so that the log is
+read at most so often, however much is committed. A stream of a task of another process is so much behind it, half of it on
+average."""
 
 REST = 0.05
-"""The same for users whom nobody waits for by the millisecond."""
+"""The same while nobody wants changes, and for users whom nobody waits for by the millisecond."""
 
 _RETRY = 0.5
 """Seconds until a ledger is heard again that could not be read."""
@@ -42,9 +43,15 @@ class Changes:
                         for tell in tuple(self._users):
                             tell(changed)
                         await asyncio.sleep(INTERVAL)
+                        await self._rest()
             except LedgerUnavailable as error:
                 log.warning("changes.not-heard", error=str(error))
             await asyncio.sleep(_RETRY)
+
+    async def _rest(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REST - INTERVAL):
+                await self._wanted.wait()
 
     @contextmanager
     def told(self, tell: Callable[[Changed], None], *, rest: float = 0.0) -> Iterator[None]:

@@ -77,11 +77,11 @@ class Listener:
                 await _first_of(wanted(), told.some())
                 if self.hears:
                     continue
+                told.forget()
                 version = await self._version()
                 if version != seen:
                     seen = version
                     yield None
-                    continue
                 await told.within(_POLL)
         finally:
             self.hears = False
@@ -121,6 +121,11 @@ class _Told:
             self._tasks |= tasks
         self._some.set()
 
+    def forget(self) -> None:
+        """The number of all commits will show it."""
+        self._all, self._tasks = False, set()
+        self._some.clear()
+
     async def some(self) -> None:
         await self._some.wait()
 
@@ -136,7 +141,6 @@ class _Told:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._some.wait()
-        self._some.clear()
 
 
 async def _first_of(*waits: Awaitable[object]) -> None:

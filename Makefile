@@ -30,6 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN := $(VENV)/bin
 # One stamp for each PYTHON asked for. uv empties an environment of another version, and the stamps go with it.
 STAMP := $(VENV)/.setup-$(subst /,-,$(PYTHON))
+BENCH_SETUP = BENCH_UV="$(if $(findstring /,$(UV)),$(abspath $(UV)),$(UV))" BENCH_PYTHON=$(abspath $(BIN))/python bench/setup.sh
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
 
 # Prints the interpreter to use: PYTHON if given, else the first that really runs and is new enough.
@@ -39,7 +40,7 @@ FIND_PYTHON = for candidate in $(or $(PYTHON),python3.13 python3.12 python3.11 p
 	echo "no Python >= 3.11 among: $(or $(PYTHON),python3.13 python3.12 python3.11 python3); choose one with PYTHON=..." >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test test-postgres check lint coverage fmt packages pages fixture kits contract conformance bench soak
+.PHONY: help setup demo serve test test-postgres check lint coverage fmt packages pages fixture kits contract conformance bench bench-postgres soak
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -113,9 +114,15 @@ conformance: $(STAMP) ## run the official conformance kits and write docs/confor
 	@VENV=$(VENV) .ci/conformance
 
 bench: $(STAMP) ## measure the gateway next to its peers and the floor, with the gates (needs a C compiler)
-	@BENCH_UV="$(if $(findstring /,$(UV)),$(abspath $(UV)),$(UV))" BENCH_PYTHON=$(abspath $(BIN))/python bench/setup.sh stack a2a fasta2a
+	@$(BENCH_SETUP) stack a2a fasta2a
 	@cd bench && $(abspath $(BIN))/python bench.py run --targets gateway,gateway-grpc,gateway-python,gateway-process,gateway-a2a,gateway-langgraph,floor,floor-durable,a2a-sdk,a2a-sdk-grpc,a2a-sdk-tuned,a2a-sdk-sqlite,fasta2a-aio,a2a-proxy,a2a-proxy-tuned,langgraph-proxy,langgraph-proxy-tuned \
 	  --scenarios all --rounds $(ROUNDS) --out results/bench.json && $(abspath $(BIN))/python compare.py results/bench.json --gate gates.json
+
+bench-postgres: $(STAMP) ## the same on a PostgreSQL of its own (needs Debian's postgresql), by one process, two workers, two replicas
+	@$(BENCH_SETUP) a2a
+	@cd bench && $(abspath $(BIN))/python bench.py run --targets gateway,gateway-pg,gateway-pg-workers,a2a-sdk-cluster \
+	  --scenarios send,send_64,stream,stream_paced,followed --rounds $(ROUNDS) --out results/postgres.json \
+	  && $(abspath $(BIN))/python compare.py results/postgres.json --base gateway --gate gates-postgres.json
 
 soak: $(STAMP) ## look for growth under RATE=50 turns/s for MINUTES=30 (needs a C compiler)
 	@cd bench && $(abspath $(BIN))/python soak.py --minutes $(MINUTES) --rate $(RATE)

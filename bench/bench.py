@@ -79,9 +79,24 @@ class Backend:
         return json.loads(request(BACKEND_PORT, "/stats")[1])
 
 
+def wants_postgres(spec):
+    return "postgres" in spec["caps"] and "cmd" in spec
+
+
+def postgres():
+    """The databases of a server of its own, for the run."""
+    try:
+        import pg_server
+    except ImportError as error:
+        sys.exit(f"{error.name} is missing: targets on PostgreSQL want the Python of the project's environment, ../.venv/bin/python bench.py")
+    return pg_server.databases()
+
+
 class Target:
-    def __init__(self, spec, workers=1):
+    def __init__(self, spec, workers=1, databases=None, database=None):
+        """`databases` are those of the run's PostgreSQL, for targets that want one; `database` is one that another process has already."""
         self.spec, self.workers, self.process = spec, workers, None
+        self.databases, self.shared, self.database = databases if wants_postgres(spec) else None, database, None
         self.name, self.path, self.caps = spec["name"], spec["path"], spec["caps"]
         self.port = BACKEND_PORT if spec["port"] == "backend" else spec["port"]
         self.url = f"http://127.0.0.1:{self.port}{self.path}"
@@ -93,10 +108,15 @@ class Target:
             return
         self.tmp = tempfile.mkdtemp(prefix="bench-")
         self.db = f"{self.tmp}/bench.db"
+        pg = ""
+        if self.databases:
+            self.database = self.shared or self.databases.make()
+            pg = self.databases.url(self.database)
         text = self.spec["cmd"]
         for venv in VENVS.glob("*"):
             text = text.replace("{py:%s}" % venv.name, f"{venv}/bin/python")
-        fill = {"port": self.port, "grpc": self.port + 1000, "here": HERE, "root": HERE.parent, "other": os.environ.get("BENCH_OTHER", HERE.parent), "db": self.db, "workers": self.workers, "tmp": self.tmp}
+        fill = {"port": self.port, "grpc": self.port + 1000, "here": HERE, "root": HERE.parent, "other": os.environ.get("BENCH_OTHER", HERE.parent), "db": self.db, "workers": self.workers, "tmp": self.tmp,
+                "pg": pg, "pg_sqlalchemy": pg.replace("postgresql:", "postgresql+asyncpg:")}  # fmt: skip
         env = {**os.environ, "BENCH_BACKEND": f"http://127.0.0.1:{BACKEND_PORT}", "BENCH_PORT": str(self.port)}
         env.pop("PYTHONDONTWRITEBYTECODE", None)  # a start that compiles everything again is nobody's start
         env |= {k: v.format(**fill) for k, v in self.spec.get("env", {}).items()}
@@ -135,6 +155,8 @@ class Target:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()
             self.process = None
+            if self.database and not self.shared:
+                self.databases.drop(self.database)
 
     def restart(self):
         if "cmd" in self.spec:
@@ -145,7 +167,19 @@ class Target:
         pid = self.process.pid if self.process else self.spec.get("pid")
         return children(pid) if pid else []
 
+    @contextlib.contextmanager
+    def replica(self):
+        """Another process on the same database, at a port of its own."""
+        other = Target({**self.spec, "port": self.port + 500}, self.workers, self.databases, self.database)
+        other.start()
+        try:
+            yield other
+        finally:
+            other.stop()
+
     def db_bytes(self):
+        if self.database:
+            return self.databases.bytes_of(self.database)
         if not self.db:
             return 0
         return sum(p.stat().st_size for p in map(pathlib.Path, (self.db, self.db + "-wal")) if p.exists())
@@ -162,8 +196,8 @@ def make_body(method, directive, extra=""):
     return '{"jsonrpc":"2.0","id":1,"method":"' + method + '","params":{"message":' + message + extra + "}}"
 
 
-def load(target, backend, body, sub_body=None, ids=None, version=None, **flags):
-    """Run a2aload once; flags are its options. Returns its JSON plus other_cpu_share."""
+def load(target, backend, body, sub_body=None, ids=None, version=None, replica=None, **flags):
+    """Run a2aload once; flags are its options. Returns its JSON plus other_cpu_share. The CPU time of `replica` counts as the target's."""
     with tempfile.TemporaryDirectory() as tmp:
         command = [str(BIN / "a2aload"), "--url", target.url, "--body", f"{tmp}/body"]
         pathlib.Path(f"{tmp}/body").write_text(body)
@@ -175,7 +209,9 @@ def load(target, backend, body, sub_body=None, ids=None, version=None, **flags):
         if ids:
             pathlib.Path(f"{tmp}/ids").write_text("\n".join(ids))
             command += ["--ids", f"{tmp}/ids"]
-        pids = target.pids()
+        if target.databases:
+            command += ["--server", str(target.databases.postmaster)]
+        pids = target.pids() + (replica.pids() if replica else [])
         if pids:
             command += ["--pids", ",".join(map(str, pids))]
         command += ["--aux-pids", str(backend.p.pid)]
@@ -191,7 +227,7 @@ def measured(command):
     wall = time.monotonic() - began
     whole = machine_cpu() - busy
     r["machine_cpu_share"] = round(whole / wall, 3)
-    own = r.get("cpu_share", 0) + r.get("backend_cpu_share", 0) + r["gen_cpu_share"]
+    own = r.get("cpu_share", 0) + r.get("backend_cpu_share", 0) + r.get("server_cpu_share", 0) + r["gen_cpu_share"]
     r["other_cpu_share"] = round(max(0, whole / wall - own), 3)  # rough: includes ramp and drain
     return r
 
@@ -206,6 +242,11 @@ def send_ok(t):
 def send(t, b, o):
     """Blocking SendMessage, 20 deltas, closed loop."""
     return load(t, b, make_body("SendMessage", "n=20 gap=0"), conns=o.conns, duration=o.duration, ok=send_ok(t))
+
+
+def send_64(t, b, o):
+    """The same over 64 connections, for targets on PostgreSQL: two workers have enough to do."""
+    return load(t, b, make_body("SendMessage", "n=20 gap=0"), conns=64, duration=o.duration, ok=send_ok(t))
 
 
 def send_open(t, b, o):
@@ -359,10 +400,20 @@ def idle_5000(t, b, o):
     return idle(t, b, o, 5000)
 
 
+SUBSCRIBE = '{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"@TID@"}}'
+
+
+def followed(t, b, o):
+    """11 streams of 100 deltas, 20 ms apart (500 deltas/s in all), each followed at another process on the same PostgreSQL."""
+    with t.replica() as other:
+        # They begin a seventh of a second apart, so that their deltas are not in step; a follower is there before the first delta.
+        body = make_body("SendStreamingMessage", "n=100 gap=20000 ttfb=200000")
+        return load(t, b, body, sub_body=SUBSCRIBE, replica=other, follow=other.url, conns=11, ramp=7, warmup=3, duration=3 * o.duration, expect=100, ok=V1_OK)
+
+
 def fanout(t, b, o):
     """One task with 50 deltas 20 ms apart, 100 subscribers."""
-    sub = '{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"@TID@"}}'
-    return load(t, b, make_body("SendStreamingMessage", "n=50 gap=20000 ttfb=100000"), sub_body=sub, fanout=100, duration=20, ok=V1_OK)
+    return load(t, b, make_body("SendStreamingMessage", "n=50 gap=20000 ttfb=100000"), sub_body=SUBSCRIBE, fanout=100, duration=20, ok=V1_OK)
 
 
 def multiturn(t, b, o):
@@ -399,6 +450,7 @@ def turns(t, b, number):
 
 SCENARIOS = {
     "send": (send, {"send"}),
+    "send_64": (send_64, {"send", "postgres"}),
     "send_open": (send_open, {"send"}),
     "stream": (stream, {"stream"}),
     "stream_0_3": (stream_0_3, {"stream", "0.3"}),
@@ -420,6 +472,7 @@ SCENARIOS = {
     "python_flow": (python_flow, {"function"}),
     "get": (get, {"get"}),
     "list": (list_, {"list"}),
+    "followed": (followed, {"subscribe", "replicas"}),
     "fanout": (fanout, {"subscribe"}),
     "multiturn": (multiturn, {"stream", "context"}),
     "multiturn_500": (multiturn_500, {"stream", "context"}),
@@ -434,8 +487,11 @@ def line(name, scenario, n, r):
     lag, first = r.get("lag_us") or {}, r.get("first_event_us") or {}
     total = r.get("total_us") or {}
     extra = "".join(
-        f" {k}={r[k]}" for k in ("rss_kb_per_stream", "open_streams", "turn_growth", "turn_us_late", "db_bytes_per_turn", "bytes_per_response") if r.get(k)
+        f" {k}={r[k]}" for k in ("rss_kb_per_stream", "open_streams", "turn_growth", "turn_us_late", "db_bytes_per_turn", "bytes_per_response", "server_cpu_us_per_request") if r.get(k)
     )
+    if "followers" in r:
+        late, behind = r["followed_lag_us"] or {}, r["followed_behind_us"] or {}
+        extra += f" followed={late.get('p50', 0)}/{late.get('p99', 0)} behind={behind.get('p50', 0)}/{behind.get('p99', 0)} n={late.get('n', 0)} lost={r['followed_lost']}"
     return (
         f"{scenario:13} {name:17} #{n} ok={r['ok']}/{r['done']} rps={r['rps']:<8} ev/s={r['events_per_s']:<9} cpu_us/req={r.get('cpu_us_per_request', 0):<8} "
         f"cpu_us/ev={r.get('cpu_us_per_event', 0) if r['events'] else 0:<7} share={r.get('cpu_share', 0):<5} gen={r['gen_cpu_share']:<5} other={r['other_cpu_share']:<5} "
@@ -447,7 +503,7 @@ def line(name, scenario, n, r):
 # What happens once in a hundred, thirty times in a round or once, and a process that has no time left move by a tenth to a half
 # from one round to the next: a median needs more of them. So do the figures that most gates are about.
 RESTLESS = dict.fromkeys(
-    ("startup", "send", "stream", "stream_0_3", "stream_grpc", "get", "stream_one", "stream_open", "stream_busy", "stream_flow", "fanout"), 3
+    ("startup", "send", "send_64", "stream", "stream_0_3", "stream_grpc", "get", "stream_one", "stream_open", "stream_busy", "stream_flow", "fanout", "followed"), 3
 )
 
 
@@ -463,10 +519,13 @@ def run(o):
     scenarios = list(SCENARIOS) if o.scenarios == "all" else [s for s in o.scenarios.split(",") if s != "startup"]
     if unknown := [one for one in scenarios if one not in SCENARIOS]:
         sys.exit(f"no such scenario: {', '.join(unknown)}; there are: startup, {', '.join(SCENARIOS)}")
-    records, targets = [], [Target(s, o.workers) for s in specs]
+    records = []
     out = pathlib.Path(o.out or HERE / "results" / time.strftime("run-%Y%m%d-%H%M%S.json"))
     out.parent.mkdir(exist_ok=True)
-    with Backend() as backend:
+    with contextlib.ExitStack() as stack:
+        backend = stack.enter_context(Backend())
+        databases = stack.enter_context(postgres()) if any(map(wants_postgres, specs)) else None
+        targets = [Target(s, o.workers, databases) for s in specs]
         try:
             for t in list(targets):
                 try:

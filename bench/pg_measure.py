@@ -24,6 +24,7 @@ from contextlib import contextmanager
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 import psycopg
+from pg_server import SETTINGS
 from psycopg import pq
 
 from gateway.a2a.model import Part, TaskState
@@ -44,9 +45,6 @@ from storage.postgres.text import bound
 from storage.write.units import unit
 from storage.write.writer import Unit
 from tests.support.postgres import postgres_server
-
-SETTINGS = {"max_wal_size": "4GB", "autovacuum_naptime": "5s"}
-"""Else the defaults of PostgreSQL: shared_buffers 128 MB, synchronous_commit on, full_page_writes on."""
 
 EVENT = '{"artifactUpdate":{"taskId":"%s","contextId":"%s","artifact":{"artifactId":"c2f31f1aa6774d64d949fc6eebbb364d","parts":[{"text":"tok%d "}]},"append":true}}'
 TEXT = " ".join(f"tok{number}" for number in range(20))

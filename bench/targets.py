@@ -1,7 +1,7 @@
 """What can be measured: how to start each target, where it listens, what it can do.
 
-`cmd` is started with {port}, {here} (this folder), {other} (the checkout that $BENCH_OTHER names), {db} (a fresh database path)
-and {workers} filled in, and {py:NAME} by the python of the virtual environment NAME under $BENCH_VENVS.
+`cmd` is started with {port}, {here} (this folder), {other} (the checkout that $BENCH_OTHER names), {db} (a fresh database path), {pg}
+(the URL of a fresh database on the run's PostgreSQL; {pg_sqlalchemy} for SQLAlchemy) and {workers} filled in, and {py:NAME} by the python of the virtual environment NAME under $BENCH_VENVS.
 A target without `cmd` is already running and is named on the command line (bench.py --url).
 """
 import os
@@ -42,6 +42,10 @@ TARGETS = {
     # this project
     "gateway": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/bench", "env": {"BENCH_DB": "{db}"},
                 "caps": ALL | {"0.3"}, "about": "A2A Gateway, durable SQLite log on"},  # fmt: skip
+    "gateway-pg": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/bench", "caps": ALL | {"postgres", "replicas"},
+                   "env": {"BENCH_DB": "{db}", "A2A_GATEWAY__STORAGE__URL": "{pg}"}, "about": "the same on PostgreSQL"},  # fmt: skip
+    "gateway-pg-workers": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml --workers 2", "path": "/a2a/bench", "caps": ALL | {"postgres"},
+                           "env": {"BENCH_DB": "{db}", "A2A_GATEWAY__STORAGE__URL": "{pg}"}, "about": "two workers on PostgreSQL"},  # fmt: skip
     "gateway-grpc": {"cmd": "{root}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/bench", "tenant": "bench", "caps": {"grpc"},
                      "env": {"BENCH_DB": "{db}", "A2A_GATEWAY__SERVER__GRPC__PORT": "{grpc}"}, "about": "the same with its gRPC port, and nothing else"},  # fmt: skip
     "gateway-other": {"cmd": "{other}/.venv/bin/a2a-gateway serve -c {here}/gateway.yaml", "path": "/a2a/bench", "env": {"BENCH_DB": "{db}"}, "caps": ALL,
@@ -65,11 +69,11 @@ TARGETS = {
     "a2a-sdk-grpc": {"cmd": "{py:a2a} {here}/peers/a2a_sdk_grpc_server.py {port}", "caps": {"grpc"}, "about": "a2a-sdk's gRPC server"},
     "a2a-sdk-sqlite": {"cmd": uvicorn("a2a", "a2a_sdk_server"), "env": {"BENCH_STORE": "sqlite", "BENCH_DB": "{db}"}, "caps": ALL,
                        "about": "a2a-sdk, DatabaseTaskStore on sqlite+aiosqlite"},  # fmt: skip
-    "a2a-sdk-pg": {"cmd": uvicorn("a2a", "a2a_sdk_server"), "caps": ALL,
-                   "env": {"BENCH_STORE": "postgres", "BENCH_DB": "postgresql+asyncpg://bench:bench@127.0.0.1:5433/bench"},
+    "a2a-sdk-pg": {"cmd": uvicorn("a2a", "a2a_sdk_server"), "caps": ALL | {"postgres"},
+                   "env": {"BENCH_STORE": "postgres", "BENCH_DB": "{pg_sqlalchemy}"},
                    "about": "a2a-sdk, DatabaseTaskStore on postgresql+asyncpg"},  # fmt: skip
-    "a2a-sdk-cluster": {"cmd": uvicorn("a2a", "a2a_sdk_server"), "caps": ALL,
-                        "env": {"BENCH_STORE": "cluster", "BENCH_DB": "postgresql+asyncpg://bench:bench@127.0.0.1:5433/bench"},
+    "a2a-sdk-cluster": {"cmd": uvicorn("a2a", "a2a_sdk_server"), "caps": ALL | {"postgres", "replicas"},
+                        "env": {"BENCH_STORE": "cluster", "BENCH_DB": "{pg_sqlalchemy}"},
                         "about": "a2a-sdk, VersionedDatabaseTaskStore and DatabaseTaskEventStream on postgresql+asyncpg"},  # fmt: skip
     "a2a-sdk-aio": {"cmd": uvicorn("a2a", "a2a_sdk_server"), "env": {"BENCH_CLIENT": "aiohttp"}, "caps": ALL,
                     "about": "a2a-sdk, InMemoryTaskStore, executor on aiohttp instead of httpx"},  # fmt: skip

@@ -23,7 +23,7 @@ from gateway.core.agents import Agent, AgentPolicies, Agents
 from gateway.core.described_card import AgentCards, DescribedCard
 from gateway.core.ownership import contradiction
 from gateway.engine.adapter_secrets import AdapterSecrets
-from gateway.engine.changes import Changes
+from gateway.engine.changes import REST, Changes
 from gateway.engine.fanout import StreamLimits
 from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.foundation.addresses import TargetRules
@@ -278,7 +278,7 @@ class Push(msgspec.Struct, frozen=True):
         """Never returns."""
         self.dispatcher.want = partial(changes.want, self.dispatcher)
         try:
-            with changes.told(lambda _: self.dispatcher.hear()):
+            with changes.told(lambda _: self.dispatcher.hear(), rest=REST):
                 await self.dispatcher.run()
         finally:
             self.resolver.close()

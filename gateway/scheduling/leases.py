@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 import structlog
 
-from gateway.engine.changes import Heard
+from gateway.engine.changes import REST, Heard
 from gateway.engine.runtime import Runtime
 from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.ledger.errors import LedgerUnavailable
@@ -124,7 +124,7 @@ class LeaseUpkeep:
     async def listen(self) -> None:
         """Never returns. Sees to what another process may ask of the turns here as soon as it is heard of; what is not heard of
         waits for the next renewal."""
-        with self.runtime.changes.told(self._hear):
+        with self.runtime.changes.told(self._hear, rest=REST):
             while True:
                 await self._heard.within(None)
                 changed, self._changed = self._changed, set()

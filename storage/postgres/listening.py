@@ -71,6 +71,7 @@ class Listener:
                 if told.error is not None:
                     raise unavailable("notifications of the database are not heard", told.error)
                 if self.hears:
+                    thread.go_on()
                     yield await told.next()
                     continue
                 await _first_of(wanted(), told.some())
@@ -82,7 +83,6 @@ class Listener:
                 if version != seen:
                     seen = version
                     yield None
-                    continue
                 await told.within(_POLL)
         finally:
             self.hears = False
@@ -122,6 +122,11 @@ class _Told:
             self._tasks |= tasks
         self._some.set()
 
+    def forget(self) -> None:
+        """The number of all commits will show it."""
+        self._all, self._tasks = False, set()
+        self._some.clear()
+
     async def some(self) -> None:
         await self._some.wait()
 
@@ -153,7 +158,8 @@ async def _first_of(*waits: Awaitable[object]) -> None:
 
 
 class _Thread:
-    """A connection that listens, in a thread of its own; both end with the first failure or with `stop`."""
+    """A connection that listens, in a thread of its own; both end with the first failure or with `stop`. It reads on when what
+    it has told is taken: a process that hears of many commits is not woken for each."""
 
     def __init__(
         self,
@@ -170,13 +176,19 @@ class _Thread:
         self._found = found
         self._woken, self._wake = socket.socketpair()
         self._stopped = threading.Event()
+        self._taken = threading.Event()
 
     def start(self) -> None:
         """Raises: LedgerUnavailable."""
         start_worker("ledger-listener", self._run)
 
+    def go_on(self) -> None:
+        """The next change is waited for."""
+        self._taken.set()
+
     def stop(self) -> None:
         self._stopped.set()
+        self._taken.set()
         with suppress(OSError):  # it has ended by itself
             self._wake.send(b"x")
 
@@ -206,12 +218,21 @@ class _Thread:
                         self._tell(None)
                     answered, due = False, time.monotonic() + self._every
                     self._send(sql.PING)
-                for payload in session.heard(max(0.0, due - time.monotonic()), self._woken.fileno()):
-                    # Whoever has sent it: notifications arrive, and none to itself is needed for a while.
-                    answered, due, heard = True, time.monotonic() + self._every, True
-                    self._found(True)
-                    if payload != sql.PING:
-                        self._tell(frozenset(json.decode(payload)) if payload else None)
+                payloads = session.heard(max(0.0, due - time.monotonic()), self._woken.fileno())
+                if not payloads:
+                    continue
+                # Whoever has sent them: notifications arrive, and none to itself is needed for a while.
+                answered, due, heard = True, time.monotonic() + self._every, True
+                self._found(True)
+                changes = [payload for payload in payloads if payload != sql.PING]
+                if changes:
+                    self._taken.clear()
+                    self._tell(_joined(changes))
+                    self._taken.wait()
         finally:
             self._found(False)
             session.close()
+
+
+def _joined(payloads: list[str]) -> Changed:
+    return frozenset(task for payload in payloads for task in json.decode(payload)) if all(payloads) else None

@@ -156,11 +156,10 @@ class Readers:
         while True:
             await wanted()
             version = await self._version()
-            if version == seen:
-                await asyncio.sleep(_INTERVAL)
-            else:
+            if version != seen:
                 seen = version
                 yield None
+            await asyncio.sleep(_INTERVAL)
 
     async def _version(self) -> int:
         """Raises: LedgerUnavailable."""

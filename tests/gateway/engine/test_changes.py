@@ -111,3 +111,24 @@ async def test_what_was_heard_is_waited_for_once() -> None:
             await soon(heard.within(None))
             assert not heard.is_set()
             await heard.within(0)
+
+
+async def test_a_user_who_rests_behind_a_change_is_not_told_the_next_one_at_once() -> None:
+    hints, told = Hints(), list[Changed]()
+    async with running(hints) as changes:
+        with changes.told(told.append, rest=3600), changes.heard({"task-1", "task-2"}, wanted=False) as heard:
+            for task in ("task-1", "task-2"):
+                hints.say(task)
+                await soon(heard.within(None))
+    assert told == [frozenset({"task-1"})]
+
+
+async def test_what_came_while_a_user_rested_is_told_behind_it() -> None:
+    hints, told = Hints(), list[Changed]()
+    async with running(hints) as changes:
+        with changes.told(told.append, rest=0.01):
+            hints.say("task-1")
+            hints.say("task-2", "task-3")
+            hints.say_look()
+            await until(lambda: None in told)
+    assert told[0] == frozenset({"task-1"})

@@ -153,6 +153,7 @@ def listener_at(
 
 
 async def until_it_hears(listener: Listener, changes: AsyncGenerator[Changed, None]) -> None:
+    """Nothing need be told for that."""
     assert await anext(changes) is None
     await until(lambda: listener.hears)
 

@@ -77,7 +77,10 @@ def test_a_ledger_that_goes_away_while_the_gateway_starts_is_named(site: Path) -
         ("bare", "the plug-in 'bare' cannot be used: its settings have no `url`"),
         (
             "shef",
-            "unknown kind of storage 'shef'; did you mean 'shelf'? installed: bare, gone, postgres, postgresql, shelf, sqlite, temporary",
+            (
+                "unknown kind of storage 'shef'; did you mean 'shelf'? "
+                "installed: bare, gone, postgres, postgresql, shelf, sqlite, temporary"
+            ),
         ),
     ],
 )

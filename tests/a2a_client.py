@@ -108,8 +108,12 @@ class A2A:
         return task
 
     @asynccontextmanager
-    async def stream(self, text: str, context: str | None = None, **message: Any) -> AsyncIterator[Stream]:
+    async def stream(
+        self, text: str, context: str | None = None, configuration: Json | None = None, **message: Any
+    ) -> AsyncIterator[Stream]:
         params = {"message": user_message(text, context, **message)}
+        if configuration:
+            params["configuration"] = configuration
         async with self._open("SendStreamingMessage", params, {}) as stream:
             yield stream
 
@@ -146,9 +150,14 @@ class A2A:
 
 
 @asynccontextmanager
-async def a2a_http(url: str) -> AsyncIterator[httpx2.AsyncClient]:
+async def a2a_http(url: str, patience: float = _BOUND_SECONDS) -> AsyncIterator[httpx2.AsyncClient]:
+    """`patience`: the seconds of silence after which a request counts as broken off."""
     async with httpx2.AsyncClient(
-        base_url=url, headers={"A2A-Version": "1.0"}, timeout=_BOUND_SECONDS, trust_env=False
+        base_url=url,
+        headers={"A2A-Version": "1.0"},
+        timeout=patience,
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+        trust_env=False,
     ) as client:
         yield client
 

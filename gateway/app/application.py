@@ -30,6 +30,7 @@ from gateway.http.host_guard import HostGuard, allowed_hosts
 from gateway.http.pipeline import Pipeline
 from gateway.http.request_log import RequestLine, RequestLog
 from gateway.http.routes import NOT_FOUND, routes
+from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.port import Ledger
 from gateway.maintenance.backend_deletions import Deletions
 from gateway.maintenance.duties import Duties
@@ -131,10 +132,6 @@ class Gateway:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        jobs = [self._deletions.run(), self._withdrawals.run(), self._retention.run(), self._expiry.run()]
-        jobs += [self._keys.run(), self._refresh.run(), self.shared_quotas.run()]
-        if self._push is not None:
-            jobs.append(self._push.run(self.runner.runtime.changes))
         async with (
             self.app.open(),
             self.runner.running(),
@@ -142,6 +139,10 @@ class Gateway:
             self.shared_quotas.counting(),
             asyncio.TaskGroup() as group,
         ):
+            jobs = [self._deletions.run(), self._withdrawals.run(), self._retention.run(), self._expiry.run()]
+            jobs += [self._keys.run(), self._refresh.run(), self.shared_quotas.run()]
+            if self._push is not None:
+                jobs.append(self._push.run(self.runner.runtime.changes))
             tasks = [group.create_task(job) for job in jobs]
             try:
                 yield
@@ -230,8 +231,24 @@ async def running(
             with _access_log(config.logs, machine) as access:
                 gateway = Gateway(config, registry, agents, sources, ledger, clock, secrets, pace, secret, push, access)
                 used()
-                async with gateway.running():
-                    yield gateway
+                with _ledger_errors():
+                    async with gateway.running():
+                        yield gateway
+
+
+@contextmanager
+def _ledger_errors() -> Iterator[None]:
+    """The error of a ledger that goes away during the start, in place of the groups of the tasks that it has ended."""
+    try:
+        yield
+    except BaseExceptionGroup as ended:
+        unavailable, others = ended.split(LedgerUnavailable)
+        if unavailable is None or others is not None:
+            raise
+        error: BaseException = unavailable
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
 
 
 @contextmanager

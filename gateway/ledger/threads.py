@@ -134,7 +134,10 @@ class RevertIfDisplaced(msgspec.Struct, frozen=True):
 
 
 class DeleteOrphan(msgspec.Struct, frozen=True):
-    """Queues a handle that no turn continues from for deletion at the backend of this agent."""
+    """Queues a handle that no turn continues from for deletion at the backend of this agent.
+
+    Changes nothing where the call that has made it is still to be looked up: whoever does that continues from it, or queues it.
+    """
 
     thread: str
     agent: str

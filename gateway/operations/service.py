@@ -22,6 +22,7 @@ from gateway.engine.other_processes import LogTailStream, cancel_in_processes
 from gateway.engine.turn_run import TurnRun
 from gateway.foundation.clock import Clock, milliseconds
 from gateway.foundation.shutdown import Drain
+from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import PageLimits, TaskFilter, TaskRecord
 from gateway.ledger.turns import Replay
@@ -40,6 +41,10 @@ _PAGE_SIZE = 50
 _PAGE_BYTES = 4 * 1024 * 1024
 """A page ends with the task that brings it to this size."""
 _CANCEL_ATTEMPTS = 3
+_NOT_WAITED_FOR = (
+    "The message was accepted, but its answer is not waited for here any more; sent again under the same "
+    "Idempotency-Key, it gets the answer."
+)
 
 
 class Operations:
@@ -96,7 +101,13 @@ class Operations:
             await run.ended()
             if run.live.status.state in TERMINAL | INTERRUPTED:
                 return model.SendMessageResponse(task=_snapshot(call, run, history))
-        return model.SendMessageResponse(task=await self._reader.task(call, task_id, history))
+        try:
+            return model.SendMessageResponse(task=await self._reader.task(call, task_id, history))
+        except LedgerUnavailable as error:
+            if isinstance(accepted, Replay):
+                raise
+            # Whoever hears that the storage is away may take the message for refused.
+            raise Unanswered(_NOT_WAITED_FOR) from error
 
     async def _accept(
         self, call: OperationCall, request: model.SendMessageRequest, on_stored: OnStored | None = None
@@ -187,10 +198,7 @@ class Operations:
                 return None
             if record.state in TERMINAL:
                 return record.status_message
-        raise Unanswered(
-            "The message was accepted, but its answer is not waited for here any more; sent again under the same "
-            "Idempotency-Key, it gets the answer."
-        )
+        raise Unanswered(_NOT_WAITED_FOR)
 
     async def _wait_remote(self, call: OperationCall, task_id: str, *, for_end: bool) -> TaskRecord | None:
         """The task of a turn of another process, when the turn has ended, without `for_end` already when its caller may know

@@ -28,7 +28,7 @@ from gateway.ledger.retention import (
 )
 from gateway.ledger.states import ToolCallStatus
 from gateway.ledger.tasks import EventRow, TaskOwner, Usage
-from gateway.ledger.threads import BeginEpoch, Caller, DeleteOrphan, KeepHandle, Withdraw
+from gateway.ledger.threads import BeginEpoch, Caller, DeleteOrphan, KeepHandle, MarkSynced, MarkUnsynced, Withdraw
 from gateway.ports.conversation import HandleKind, OpaqueItem, StorageOwner
 from gateway.testing.checks import bounded, require, same
 from gateway.testing.ledger_points import (
@@ -261,6 +261,14 @@ class LifetimeTests:
         await ledger.commit(*FIRST_TURN)
         await ledger.commit(_ORPHAN)
         same(await ledger.deletions(10), ())
+
+    async def test_a_handle_whose_call_is_still_to_be_looked_up_is_no_orphan(self, ledger: Ledger) -> None:
+        unheard = replace(FINISH, status="failed", failure_class="restarted", state=TaskState.FAILED, events=None)
+        await ledger.commit(ACCEPT, PREPARE, NameCall("call-1", "resp-1"), unheard, MarkUnsynced("thread-1", "turn-1"))
+        await ledger.commit(_ORPHAN)
+        same(await ledger.deletions(10), ())
+        await ledger.commit(MarkSynced("thread-1", 1), _ORPHAN)
+        same([job.handle for job in await ledger.deletions(10)], ["resp-1"])
 
     async def test_a_deletion_that_was_given_up_is_not_found_again(self, ledger: Ledger) -> None:
         await ledger.commit(ACCEPT)

@@ -36,6 +36,9 @@ _LONGEST = 7000
 _OF_MORE_TASKS = frozenset({compiled.REQUEST_CANCEL.name, compiled.DELETE_CONTEXT.name, compiled.EXPIRE_CONTEXT.name})
 """Statements that change tasks that they do not name."""
 
+_LOOKING_FOR_EVENTS = frozenset({compiled.COMPLETE_PUSH.name, compiled.PUT_PUSH.name})
+"""Statements behind which a delivery may wait for the next event."""
+
 _WHAT = "the database did not commit"
 
 
@@ -227,12 +230,13 @@ class GroupStore:
             calls = [bound(sql.PREPARED[statement.name], values) for statement, values in steps]
         except Exception as error:
             raise _Unfitting from error
-        first = [*self._begin, *_locks(steps)]
-        answers = session.run([*first, *calls, self._call(sql.COUNT_GROUP, number=number)])
+        first, last = [*self._begin, *_locks(steps)], _last(steps)
+        answers = session.run([*first, *calls, *last, self._call(sql.COUNT_GROUP, number=number)])
         _answered(answers[: len(first)])
         for (statement, _), answer in zip(steps, answers[len(first) :], strict=False):
             if _error(statement, answer) is not None:
                 raise _Unfitting
+        _answered(answers[len(first) + len(calls) : -1])
         self._said(answers[-1])
         return [(unit, None) for unit in units]
 
@@ -246,8 +250,9 @@ class GroupStore:
             if error is not None:
                 _answered(session.run([_UNDO, _RELEASE]))
             outcomes.append((unit, error))
-        [answer] = session.run([self._call(sql.COUNT_GROUP, number=number)])
-        self._said(answer)
+        *answers, counted = session.run([*_last(steps), self._call(sql.COUNT_GROUP, number=number)])
+        _answered(answers)
+        self._said(counted)
         return outcomes
 
     def _said(self, answer: Answer) -> None:
@@ -274,7 +279,7 @@ def _answered(answers: Sequence[Answer]) -> None:
             raise answer
 
 
-def _locks(steps: Iterable[Step]) -> list[Call]:
+def _locks(steps: Sequence[Step]) -> list[Call]:
     """Of the rows that the steps name."""
     contexts, threads = set(), set()
     wholly: set[str] = set()
@@ -286,8 +291,28 @@ def _locks(steps: Iterable[Step]) -> list[Call]:
                 wholly.add(context)
         if isinstance(thread, str):
             threads.add(thread)
-    named = (sql.LOCK_CONTEXTS, contexts), (sql.LOCK_THREADS_OF, wholly), (sql.LOCK_THREADS, threads)
-    return [bound(text, {"ids": msgspec.json.encode(sorted(ids)).decode()}) for text, ids in named if ids]
+    named = (
+        (sql.LOCK_CONTEXTS, contexts),
+        (sql.LOCK_THREADS_OF, wholly),
+        (sql.LOCK_THREADS, threads),
+        (sql.LOCK_TASKS, _looked_at(steps)),
+    )
+    return [_of(text, ids) for text, ids in named if ids]
+
+
+def _last(steps: Sequence[Step]) -> list[Call]:
+    """What follows the steps."""
+    tasks = _looked_at(steps)
+    return [_of(sql.KEEP_DUE, tasks)] if tasks else []
+
+
+def _looked_at(steps: Sequence[Step]) -> set[str]:
+    """The tasks of which a step says that there is no event to deliver."""
+    return {str(values["task"]) for statement, values in steps if statement.name in _LOOKING_FOR_EVENTS}
+
+
+def _of(text: Prepared, ids: Iterable[str]) -> Call:
+    return bound(text, {"ids": msgspec.json.encode(sorted(ids)).decode()})
 
 
 def _notification(units: Iterable[Unit]) -> list[Call]:

@@ -7,10 +7,12 @@ PREPARED: dict[str, Prepared] = {name: prepared(name, text) for name, text in TE
 """The statements and queries of the ledger, by their names."""
 
 
+_IDS = "ARRAY(SELECT jsonb_array_elements_text($1::jsonb))"
+
+
 def _lock(name: str, table: str, column: str) -> Prepared:
     """Locks the rows whose column has one of the `ids`, in the order of their own ids."""
-    ids = "ARRAY(SELECT jsonb_array_elements_text($1::jsonb))"
-    rows = f"SELECT id FROM {table} WHERE {column} = ANY({ids}) ORDER BY id FOR NO KEY UPDATE"  # noqa: S608
+    rows = f"SELECT id FROM {table} WHERE {column} = ANY({_IDS}) ORDER BY id FOR NO KEY UPDATE"  # noqa: S608
     return prepared(name, Text(rows, ("ids",)))
 
 
@@ -25,6 +27,29 @@ UNDO = prepared("UNDO", Text("ROLLBACK TO SAVEPOINT unit"))
 LOCK_CONTEXTS = _lock("LOCK_CONTEXTS", "context", "id")
 LOCK_THREADS = _lock("LOCK_THREADS", "thread", "id")
 LOCK_THREADS_OF = _lock("LOCK_THREADS_OF", "thread", "context")
+
+# Whoever inserts an event holds, by its foreign key, a lock of its task that conflicts with this one; the trigger that makes
+# deliveries due runs behind that. A task that is locked already is not waited for: its delivery stays due.
+_BUSY = "a2a_gateway.busy"
+LOCK_TASKS = prepared(
+    "LOCK_TASKS",
+    Text(
+        f"SELECT set_config('{_BUSY}', (SELECT CAST(coalesce(jsonb_agg(id), '[]') AS text) FROM task "  # noqa: S608
+        f"WHERE id = ANY({_IDS}) AND id NOT IN (SELECT id FROM (SELECT id FROM task WHERE id = ANY({_IDS}) "
+        "ORDER BY id FOR UPDATE SKIP LOCKED) AS locked)), true)",
+        ("ids",),
+    ),
+)
+"""Keeps others from appending events. The busy ones are those to which somebody appends one now."""
+KEEP_DUE = prepared(
+    "KEEP_DUE",
+    Text(
+        f"UPDATE push_config SET due_at = 0 WHERE task = ANY({_IDS}) AND state = 'active' AND due_at IS NULL "  # noqa: S608
+        f"AND CAST(current_setting('{_BUSY}') AS jsonb) ? task",
+        ("ids",),
+    ),
+)
+"""The deliveries of busy tasks: whoever appends an event there does not see that they would wait for it."""
 
 # `server_time` is a function of the schema: milliseconds since 1970 by the server's clock.
 COUNT_GROUP = prepared(

@@ -227,14 +227,22 @@ MARK_UNSENT_DISPLACED = Write(
 _JOB = bindparam("thread").op("||")(literal_column("' '")).op("||")(bindparam("handle"))
 
 DELETE_ORPHAN = deletion_jobs(
-    "queue a handle for deletion that no call of the thread has confirmed",
+    "queue a handle for deletion that no call of the thread has confirmed or may confirm",
     select(_JOB, bindparam("agent"), bindparam("handle")).where(
         # Another process may have found the handle meanwhile, and continued from it.
         ~there_is(
             service_call.join(turn, turn.c.id == service_call.c.turn),
             matches(turn, thread="thread"),
             matches(service_call, handle_out="handle"),
-        )
+        ),
+        # Or it is about to look whether it can.
+        ~there_is(
+            service_call.join(turn, turn.c.id == service_call.c.turn).join(thread, thread.c.id == turn.c.thread),
+            matches(thread, id="thread"),
+            thread.c.state == word("unsynced"),
+            matches(service_call, pending_handle="handle"),
+            service_call.c.status == word("unknown"),
+        ),
     ),
 )
 

@@ -90,7 +90,7 @@ class ResponsesServer(Emulator):
         if body.get("background") and not stores:
             raise refused(400, "Background mode requires 'store' to be true.", param="background")
         previous = find_previous(self.stored, body.get("previous_response_id"), self._dialect)
-        given = input_items(resolve_ids(body["input"], self._kept_items(), self._truncated, stores=stores))
+        given = input_items(resolve_ids(body["input"], self._kept_items(body["input"]), self._truncated, stores=stores))
         response = new_response(body, self._dialect, previous.body["id"] if previous else None)
         within = self._conversations.take(body.get("conversation"), response["id"], stream=bool(body.get("stream")))
         response |= self._conversations.echo(within) | self.more_of(body)
@@ -164,7 +164,10 @@ class ResponsesServer(Emulator):
             raise refused(404, f"Response with id '{name}' not found.")
         return self.stored[name]
 
-    def _kept_items(self) -> dict[str, Json]:
+    def _kept_items(self, given: str | list[Json]) -> dict[str, Json]:
+        """By their ids; none where the input names no id."""
+        if isinstance(given, str) or not any(item.get("id") for item in given):
+            return {}
         kept = [*(one.items for one in self.conversations.values())]
         kept += [[*stored.input, *stored.body["output"]] for stored in self.stored.values()]
         return {item["id"]: item for items in kept for item in items}

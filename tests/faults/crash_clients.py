@@ -1,5 +1,5 @@
-"""Callers of a gateway that is killed again and again. A caller repeats, looks up or resumes what broke off, as a careful
-client does.
+"""Callers of gateways that are killed again and again. A caller repeats, looks up or resumes what broke off, at any of them, as
+a careful client does.
 
 The streams of one task are joined over all kills, and everything that was acknowledged is recorded.
 """
@@ -8,9 +8,11 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -18,6 +20,10 @@ from gateway.a2a.tool_calls import URI
 from tests.a2a_client import A2A, Frame, Json, Refused, Stream, streamed_text, text_of, user_message
 from tests.faults.crash_world import KINDS
 from tests.support.fork_server import Forked
+from tests.support.polling import interval
+
+_PUSHED = 5
+"""The events of the task of the first message are posted, and of every so many behind it."""
 
 FINAL = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED"})
 WAITING = "TASK_STATE_INPUT_REQUIRED"
@@ -27,28 +33,38 @@ _WAYS = ("all", "all", "none", "some", "one by one", "one by one", "cancel", "wo
 
 
 class Line:
-    """The way to whichever gateway lives now."""
+    """The way to the gateways that live now. `replicas`: there may be several, so that a request that broke off may arrive
+    later than another one of the same client."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, replicas: bool = False) -> None:
+        self.replicas = replicas
         self._up = asyncio.Event()
-        self._gateway: Forked | None = None
-        self._http: httpx2.AsyncClient | None = None
+        self._open: dict[int, tuple[Forked, httpx2.AsyncClient]] = {}
         self._died = asyncio.Event()
         self.deaths = 0
 
-    async def http(self) -> httpx2.AsyncClient:
-        await self._up.wait()
-        assert self._http is not None
-        return self._http
+    async def http(self, chance: random.Random) -> httpx2.AsyncClient:
+        """To any of them."""
+        while not self._open:
+            await self._up.wait()
+        return chance.choice([http for _, http in self._open.values()])
 
     def open(self, gateway: Forked, http: httpx2.AsyncClient) -> None:
-        self._gateway, self._http = gateway, http
+        self._open[gateway.pid] = gateway, http
         self._up.set()
 
-    async def kill(self) -> None:
-        assert self._gateway is not None
-        self._up.clear()
-        await self._gateway.kill()
+    def close(self, gateway: Forked) -> None:
+        self._open.pop(gateway.pid, None)
+        if not self._open:
+            self._up.clear()
+
+    @property
+    def gateways(self) -> list[Forked]:
+        return [gateway for gateway, _ in self._open.values()]
+
+    async def kill(self, gateway: Forked) -> None:
+        self.close(gateway)
+        await gateway.kill()
         self.died()
 
     def died(self) -> None:
@@ -68,10 +84,16 @@ class ClientLog:
     acked: dict[str, str] = field(default_factory=dict)
     never: set[str] = field(default_factory=set)
     """Texts that broke off and were not there when it was looked for them, or were refused: they must never appear."""
+    refusals: Counter[str] = field(default_factory=Counter)
+    """Requests that were refused for the time being, by what was said."""
+    pushed: dict[str, str] = field(default_factory=dict)
+    """The paths to which the events of tasks are to be posted, by the task."""
     cuts: int = 0
     resumes: int = 0
     repeats: int = 0
     found: int = 0
+    cancels: set[str] = field(default_factory=set)
+    """The tasks that were to be cancelled."""
     canceled: int = 0
     decided: Counter[str] = field(default_factory=Counter)
     allowed: dict[str, bool] = field(default_factory=dict)
@@ -165,6 +187,10 @@ class Client:
     agent: str
     name: str
     chance: random.Random
+    hook: str = ""
+    """Where the events of some tasks are to be posted; empty: of none."""
+    room: AbstractAsyncContextManager[object] = field(default_factory=nullcontext)
+    """Entered for each round of messages, which are kept back until there is room."""
     said: list[str] = field(default_factory=list)
     """The texts that are part of the conversation, in order."""
     tasks: list[JoinedStream] = field(default_factory=list)
@@ -176,18 +202,22 @@ class Client:
 
     async def talk(self) -> None:
         while not self.over.is_set():
-            kind = self.chance.choice(KINDS)
-            if self.chance.random() < 0.1:
-                both = [await self.say_at_once(self._text(kind)), await self.say_at_once(self._text("plain"))]
-                tasks = [task for task in both if task is not None]
-            else:
-                ways = (self.say_streaming, self.say_streaming, self.say_blocking, self.say_at_once)
-                task = await self.chance.choice(ways)(self._text(kind))
-                tasks = [task] if task is not None else []
-            if tasks and self.chance.random() < 0.15:
-                await self.cancel(self.chance.choice(tasks))
-            for task in tasks:
-                await self.see_through(task)
+            async with self.room:
+                await self._talk_once()
+
+    async def _talk_once(self) -> None:
+        kind = self.chance.choice(KINDS)
+        if self.chance.random() < 0.1:
+            both = [await self.say_at_once(self._text(kind)), await self.say_at_once(self._text("plain"))]
+            tasks = [task for task in both if task is not None]
+        else:
+            ways = (self.say_streaming, self.say_streaming, self.say_blocking, self.say_at_once)
+            task = await self.chance.choice(ways)(self._text(kind))
+            tasks = [task] if task is not None else []
+        if tasks and self.chance.random() < 0.15:
+            await self.cancel(self.chance.choice(tasks))
+        for task in tasks:
+            await self.see_through(task)
 
     async def wait_for_the_last_kill(self) -> JoinedStream:
         """Sends a message that needs an approval, and gives it only when all kills are over."""
@@ -211,12 +241,12 @@ class Client:
 
     async def say_streaming(self, text: str) -> JoinedStream | None:
         """One who has seen the Task listens on beside everything else."""
-        opened: asyncio.Future[JoinedStream | None] = asyncio.get_running_loop().create_future()
+        opened: asyncio.Future[JoinedStream | bool] = asyncio.get_running_loop().create_future()
 
         async def listen() -> None:
-            caller, task = A2A(await self.line.http(), self.agent), None
+            caller, task, refused = await self._caller(), None, False
             try:
-                async with caller.stream(text, self.context, messageId=text) as stream:
+                async with caller.stream(text, self.context, self._push(text), messageId=text) as stream:
                     seen = await stream.read(1)
                     if seen:
                         task = self._accepted(text, seen[0].event["task"]["id"])
@@ -224,13 +254,19 @@ class Client:
                         await task.listen(stream)
             except httpx2.TransportError:
                 pass
+            except Refused as error:
+                self._check_passing(error)
+                refused = True
             if task is None:
-                opened.set_result(None)
+                opened.set_result(refused)
             else:
                 await self._follow(task)
 
         self.group.create_task(listen())
-        return await opened or await self._unheard(text)
+        task = await opened
+        if task is True:
+            return await self._put_off(text)
+        return task or await self._unheard(text)
 
     async def say_blocking(self, text: str) -> JoinedStream | None:
         return await self._say(text, {})
@@ -240,35 +276,60 @@ class Client:
 
     async def _say(self, text: str, configuration: Json) -> JoinedStream | None:
         message = user_message(text, self.context, messageId=text)
-        caller = A2A(await self.line.http(), self.agent)
+        caller = await self._caller()
         try:
-            result = await caller.call("SendMessage", message=message, configuration=configuration)
+            result = await caller.call("SendMessage", message=message, configuration=configuration | self._push(text))
         except httpx2.TransportError:
             return await self._unheard(text)
         except Refused as error:
+            if _reason(error) == "UNANSWERED":
+                return await self._unheard(text)
+            if _is_passing(error):
+                self._check_passing(error)
+                return await self._put_off(text)
             self._check_refusal(text, error)
             return None
         return self._follow_from_the_start(text, result["task"]["id"])
+
+    async def _put_off(self, text: str) -> JoinedStream | None:
+        """It was refused for the time being: it is sent again, or given up, and then it must not be there."""
+        if self.chance.random() < 0.5:
+            return await self._repeat(text)
+        self.told.never.add(text)
+        return None
 
     async def _unheard(self, text: str) -> JoinedStream | None:
         """It broke off before anything was said of it: the message is sent again, or looked for."""
         self.told.cuts += 1
         if self.chance.random() < 0.5:
-            message = user_message(text, self.context, messageId=text)
-            self.told.repeats += 1
-            try:
-                result = await self._sure("SendMessage", message=message, configuration={"returnImmediately": True})
-            except Refused as error:
-                self._check_refusal(text, error)
-                return None
-            return self._follow_from_the_start(text, result["task"]["id"])
+            return await self._repeat(text)
         listed = await self._sure("ListTasks", contextId=self.context, pageSize=100)
         for task in listed["tasks"]:
             if task["history"][0]["parts"] == [{"text": text}]:
                 self.told.found += 1
                 return self._follow_from_the_start(text, task["id"])
+        if self.line.replicas:
+            return await self._repeat(text)
         self.told.never.add(text)
         return None
+
+    async def _repeat(self, text: str) -> JoinedStream | None:
+        message = user_message(text, self.context, messageId=text)
+        self.told.repeats += 1
+        at_once = {"returnImmediately": True}
+        try:
+            result = await self._sure("SendMessage", message=message, configuration=at_once | self._push(text))
+        except Refused as error:
+            self._check_refusal(text, error)
+            return None
+        return self._follow_from_the_start(text, result["task"]["id"])
+
+    def _push(self, text: str) -> Json:
+        """The part of a message's configuration that says where the events of its task go."""
+        number = int(text.partition(" ")[0].rpartition(".")[2])
+        if not self.hook or number % _PUSHED != 1:
+            return {}
+        return {"taskPushNotificationConfig": {"id": "hook", "url": f"{self.hook}/{self.name}/{number}"}}
 
     def _check_refusal(self, text: str, error: Refused) -> None:
         """A message right after another one may only be refused because of a question that the first one led to."""
@@ -286,6 +347,9 @@ class Client:
         assert task_id not in {task.id for task in self.tasks}
         self.told.acked[text] = task_id
         self.said.append(text)
+        push = self._push(text)
+        if push:
+            self.told.pushed[task_id] = urlsplit(push["taskPushNotificationConfig"]["url"]).path
         task = JoinedStream(self.agent, task_id)
         self.tasks.append(task)
         return task
@@ -293,7 +357,7 @@ class Client:
     async def _follow(self, task: JoinedStream) -> None:
         """To its end, over every death, and with a caller who goes away now and then."""
         while not task.ended:
-            caller = A2A(await self.line.http(), self.agent)
+            caller = await self._caller()
             task.resumes += 1
             most = self.chance.choice((None, None, self.chance.randint(1, 6)))
             try:
@@ -301,6 +365,9 @@ class Client:
                     await task.listen(stream, most)
             except httpx2.TransportError:
                 self.told.cuts += 1
+            except Refused as error:
+                self._check_passing(error)
+                await interval()
         task.task = await self._sure("GetTask", id=task.id)
         assert task.task["status"] == task.status, f"{task.task} is not {task.status}"
         task.done.set()
@@ -339,6 +406,7 @@ class Client:
                 await self._answer(task, "all")
 
     async def cancel(self, task: JoinedStream) -> None:
+        self.told.cancels.add(task.id)
         try:
             canceled = await self._sure("CancelTask", id=task.id)
         except Refused:
@@ -383,11 +451,35 @@ class Client:
     async def _sure(self, method: str, **params: Any) -> Json:
         """Asks until there is an answer. Raises: Refused."""
         while True:
-            caller = A2A(await self.line.http(), self.agent)
+            caller = await self._caller()
             try:
                 return await caller.call(method, **params)
             except httpx2.TransportError:
                 self.told.cuts += 1
+            except Refused as error:
+                if not _is_passing(error):
+                    raise
+                self._check_passing(error)
+                await interval()
+
+    async def _caller(self) -> A2A:
+        return A2A(await self.line.http(self.chance), self.agent)
+
+    def _check_passing(self, error: Refused) -> None:
+        """Where one gateway has its database to itself, nothing is refused for the time being."""
+        assert self.line.replicas, error
+        assert _is_passing(error), error
+        self.told.refusals[error.error["message"]] += 1
+
+
+def _is_passing(error: Refused) -> bool:
+    """The same may succeed later. Nothing was stored of a message that is refused as BUSY."""
+    return _reason(error) in {"BUSY", "UNANSWERED"}
+
+
+def _reason(error: Refused) -> str:
+    reasons = [detail["reason"] for detail in error.error.get("data", ()) if "reason" in detail]
+    return reasons[0] if reasons else ""
 
 
 def _asked(task: JoinedStream) -> dict[str, str]:

@@ -106,7 +106,8 @@ class World:
 
 
 @asynccontextmanager
-async def crash_world(folder: Path) -> AsyncIterator[World]:
+async def crash_world(folder: Path, *, lease: float = LEASE_SECONDS, settings: str = "") -> AsyncIterator[World]:
+    """`lease` is in seconds, `settings` the YAML of other sections."""
     (folder / "desk.py").write_text(_TOOLS)
     world = World(folder / "gateway.yaml", ResponsesServer(_script), ChatServer(_script))
     async with AsyncExitStack() as stack:
@@ -121,7 +122,7 @@ async def crash_world(folder: Path) -> AsyncIterator[World]:
         ]
         world.file.write_text(
             "version: 1\nserver: {port: 0}\n"
-            f"storage: {{url: '{ledger_url(world.database)}', lease_timeout: {int(LEASE_SECONDS * 1000)}ms}}\n"
+            f"storage: {{url: '{ledger_url(world.database)}', lease_timeout: {int(lease * 1000)}ms}}\n{settings}\n"
             "tools:\n  desk: {type: python, ref: './desk.py:book'}\n  till: {type: python, ref: './desk.py:pay'}\n"
             "agents:\n" + "\n".join(lines) + "\n"
         )

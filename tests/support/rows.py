@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.stores import SQLITE, chosen, straight_url
+from tests.support.stores import SQLITE, chosen, store_of, straight_url
 
 Row = dict[str, Any]
 
@@ -73,7 +73,7 @@ class Rows:
 @contextmanager
 def reading(path: Path) -> Iterator[Rows]:
     """A database that is there. Each statement is of a moment of its own."""
-    if chosen() == SQLITE:
+    if store_of(path) == SQLITE:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)) as connection:
             connection.text_factory = _any_text
             yield Rows(connection, _SQLITE)
@@ -85,7 +85,7 @@ def reading(path: Path) -> Iterator[Rows]:
 @contextmanager
 def writing(path: Path) -> Iterator[Rows]:
     """The changes of the block are committed at its end, or none of them if it raises."""
-    if chosen() == SQLITE:
+    if store_of(path) == SQLITE:
         with closing(sqlite3.connect(path)) as connection, connection:
             yield Rows(connection, _SQLITE)
     else:

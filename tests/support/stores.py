@@ -6,8 +6,8 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from gateway.config.plugins import Registry
@@ -21,6 +21,7 @@ RUN = "GATEWAY_TESTS_POSTGRES"
 
 _chosen = SQLITE
 _made: set[Path] = set()
+_elsewhere: dict[Path, str] = {}
 
 
 def begin_run(store: str) -> None:
@@ -35,10 +36,27 @@ def chosen() -> str:
     return _chosen
 
 
+def store_of(path: Path) -> str:
+    return POSTGRES if path.absolute() in _elsewhere else _chosen
+
+
+@contextmanager
+def lying_at(path: Path, url: str) -> Iterator[None]:
+    """While the block lasts, the path names the database at `url`, in a server of PostgreSQL that is the test's own."""
+    _elsewhere[path.absolute()] = url
+    try:
+        yield
+    finally:
+        del _elsewhere[path.absolute()]
+
+
 def ledger_url(path: Path) -> str:
     """What a configuration says as `storage.url`. On PostgreSQL the database is made if it is not there, with its tables."""
+    path = path.absolute()
+    if path in _elsewhere:
+        return _elsewhere[path]
     if _chosen == SQLITE:
-        return f"sqlite:///{path.absolute()}"
+        return f"sqlite:///{path}"
     return way_to(straight_url(path))
 
 
@@ -47,6 +65,8 @@ def straight_url(path: Path) -> str:
     from tests.support.databases import databases, name_of
 
     path = path.absolute()
+    if path in _elsewhere:
+        return _elsewhere[path]
     if path in _made:
         return databases().url_of(name_of(path))
     url = databases().make(name_of(path))

@@ -13,6 +13,7 @@ from gateway.a2a.errors import (
     PushNotificationNotSupported,
     TaskNotCancelable,
     TaskNotFound,
+    Unanswered,
     UnsupportedOperation,
 )
 from gateway.a2a.model import (
@@ -36,6 +37,8 @@ from gateway.a2a.model import (
 )
 from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.engine.fanout import StreamLimits
+from gateway.ledger.calls import Complete
+from gateway.ledger.errors import Conflict
 from gateway.ledger.threads import Caller
 from gateway.ports.adapter import (
     CallCompleted,
@@ -98,6 +101,15 @@ async def test_a_caller_that_does_not_wait_gets_the_task_as_it_begins(core: Core
     pause.go.set()
     await soon(core.runner.idle())
     assert answer(await core.get(task.id)) == "done"
+
+
+async def test_a_message_that_was_accepted_is_not_refused_when_its_task_cannot_be_read(core: Core) -> None:
+    core.agent(ScriptedAdapter(G, says("done")))
+    core.ledger.refuse(Complete, Conflict("another process has the thread"))
+    core.ledger.fail_reads("whole_task")
+    with pytest.raises(Unanswered, match="The message was accepted"):
+        await core.send("hi")
+    core.ledger.fail_reads()
 
 
 async def test_an_agent_that_asks_is_answered_on_the_same_task(core: Core) -> None:

@@ -57,6 +57,13 @@ def test_a_ledger_that_cannot_be_opened_is_named_without_its_password(site: Path
         assert (ended.returncode, told in ended.stderr, "s3cret" in ended.stderr) == (69, True, False), ended.stderr
 
 
+def test_a_ledger_that_goes_away_while_the_gateway_starts_is_named(site: Path) -> None:
+    change(site, "folder: ./books", "folder: ./books\n  closes: true")
+    ended = run(site, "serve", "--port", "0")
+    told = "the database shelf://***@library cannot be used: the library has closed"
+    assert (ended.returncode, told in ended.stderr, "Traceback" in ended.stderr) == (69, True, False), ended.stderr
+
+
 @pytest.mark.parametrize(
     ("scheme", "problem"),
     [
@@ -70,7 +77,10 @@ def test_a_ledger_that_cannot_be_opened_is_named_without_its_password(site: Path
         ("bare", "the plug-in 'bare' cannot be used: its settings have no `url`"),
         (
             "shef",
-            "unknown kind of storage 'shef'; did you mean 'shelf'? installed: bare, gone, postgres, postgresql, shelf, sqlite, temporary",
+            (
+                "unknown kind of storage 'shef'; did you mean 'shelf'? "
+                "installed: bare, gone, postgres, postgresql, shelf, sqlite, temporary"
+            ),
         ),
     ],
 )

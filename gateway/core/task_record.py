@@ -91,16 +91,15 @@ class TurnOutput:
         return output
 
     def apply(self, update: Update) -> None:
-        if isinstance(update, model.TaskStatusUpdateEvent):
-            if update.status.message is not None:
-                self.messages.append(update.status.message)
-            return
-        artifact = update.artifact
-        builder = self.artifacts.get(artifact.artifact_id)
-        if builder is None or not update.append:
-            builder = self.artifacts[artifact.artifact_id] = ArtifactBuilder(artifact, update.append)
-        builder.extend(artifact.parts)
-        builder.finished = update.last_chunk
+        if isinstance(update, model.TaskArtifactUpdateEvent):
+            artifact = update.artifact
+            builder = self.artifacts.get(artifact.artifact_id)
+            if builder is None or not update.append:
+                builder = self.artifacts[artifact.artifact_id] = ArtifactBuilder(artifact, update.append)
+            builder.extend(artifact.parts)
+            builder.finished = update.last_chunk
+        elif update.status.message is not None:
+            self.messages.append(update.status.message)
 
     def artifacts_json(self) -> bytes:
         return _encoder.encode([StoredArtifact(g.whole(), g.append) for g in self.artifacts.values()])

@@ -55,7 +55,7 @@ class ResponseParser:
 
     def receive(self, data: bytes) -> Sequence[port.AdapterEvent]:
         """Raises: AdapterError when the response failed, or `data` is no event."""
-        if (data.startswith(wire.TYPE_FIRST) and data[9 : data.find(b'"', 9)] in wire.REPETITIONS) or data == DONE:
+        if data.startswith(wire.REPETITIONS) or data == DONE:
             return ()
         try:
             event = wire.decode_event(data)

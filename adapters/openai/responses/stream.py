@@ -62,11 +62,11 @@ class ResponseParser:
             number = event.sequence_number
             if isinstance(number, int):
                 if number > self._number or number <= 0:
-                    self._number = number
+                    self._number, self._latest = number, data
                 elif self._is_repetition(event, number, data):
                     self.repeated += 1
                     return ()
-                if number == self._number:
+                elif number == self._number:
                     self._latest = data
             if event.type in wire.TEXT_DELTAS:
                 return self._messages.add_delta(event)

@@ -18,6 +18,10 @@ class TooDeep(msgspec.DecodeError):
     """The text is JSON, or begins like JSON, and is nested more than `DEEPEST` deep."""
 
 
+_LISTS = (list, tuple)
+_NESTED = (dict, *_LISTS)
+
+
 def fits(value: object) -> bool:
     """Whether the value is nested at most `DEEPEST` deep."""
     layer: list[object] = [value]
@@ -26,12 +30,12 @@ def fits(value: object) -> bool:
         for each in layer:
             if isinstance(each, dict):
                 below += each.values()
-            elif isinstance(each, list | tuple):
+            elif isinstance(each, _LISTS):
                 below += each
         if not below:
             return True
         layer = below
-    return not any(isinstance(each, dict | list | tuple) for each in layer)
+    return not any(isinstance(each, _NESTED) for each in layer)
 
 
 def decode(text: str) -> Json:

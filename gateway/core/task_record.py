@@ -2,6 +2,7 @@
 record that is rebuilt from the event log are made by the same fold, so that all three agree."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
@@ -19,6 +20,7 @@ _encoder = msgspec.json.Encoder()
 _ANSWERS = b"the answer of the turn "
 
 
+@lru_cache(maxsize=1024)
 def answer_id(turn: str) -> str:
     """The id of the artifact with the answer of this turn. It follows from the turn, so that the answer is one artifact also
     where the turn continues after a wait or in another process. Callers cannot read the turn from it."""
@@ -91,16 +93,15 @@ class TurnOutput:
         return output
 
     def apply(self, update: Update) -> None:
-        if isinstance(update, model.TaskStatusUpdateEvent):
-            if update.status.message is not None:
-                self.messages.append(update.status.message)
-            return
-        artifact = update.artifact
-        builder = self.artifacts.get(artifact.artifact_id)
-        if builder is None or not update.append:
-            builder = self.artifacts[artifact.artifact_id] = ArtifactBuilder(artifact, update.append)
-        builder.extend(artifact.parts)
-        builder.finished = update.last_chunk
+        if isinstance(update, model.TaskArtifactUpdateEvent):
+            artifact = update.artifact
+            builder = self.artifacts.get(artifact.artifact_id)
+            if builder is None or not update.append:
+                builder = self.artifacts[artifact.artifact_id] = ArtifactBuilder(artifact, update.append)
+            builder.extend(artifact.parts)
+            builder.finished = update.last_chunk
+        elif update.status.message is not None:
+            self.messages.append(update.status.message)
 
     def artifacts_json(self) -> bytes:
         return _encoder.encode([StoredArtifact(g.whole(), g.append) for g in self.artifacts.values()])

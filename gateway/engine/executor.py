@@ -73,15 +73,20 @@ class CommandExecutor:
         self.replay: Replay | None = None
 
     def publish(self, update: Update) -> None:
-        run = self._run
         shown = update if self.replay is None else self.replay.filter(update)
         if shown is None:
             return
-        if not (self._revealed or run.response.done()):
-            self._revealed = True
+        if not self._revealed:
+            self._reveal()
+        live = self._run.live
+        live.journal.add(entry(shown))
+        live.outputs[-1].apply(shown)
+
+    def _reveal(self) -> None:
+        """Whoever is shown an update knows of the task."""
+        self._revealed, run = True, self._run
+        if not run.response.done():
             run.live.journal.note(Reveal(run.live.id), stored=lambda: run.respond(None))
-        run.live.journal.add(entry(shown))
-        run.live.outputs[-1].apply(shown)
 
     def end_replay(self) -> None:
         """The call is complete: its answer may be less than what was shown."""
@@ -107,6 +112,9 @@ class CommandExecutor:
             match command:
                 case commands.Publish(update=update):
                     self.publish(update)
+                case commands.EndTurn():
+                    ends = True
+                    await self._end(command, points, reply)
                 case commands.RecordPending(handle=handle, run=name):
                     await self.note_names(handle, name)
                 case commands.Reply():
@@ -118,9 +126,6 @@ class CommandExecutor:
                     log.warning("call.unknown-finish", agent=self._run.agent.name, task=self._run.live.id, **found)
                 case commands.Wait():
                     await self._pause(command)
-                case commands.EndTurn():
-                    ends = True
-                    await self._end(command, points, reply)
                 case _:
                     points += self._points(command, points)
         if points and not ends:

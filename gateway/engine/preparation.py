@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from gateway.a2a.model import TERMINAL
 from gateway.core import ownership
 from gateway.core.failures import retry_wait
-from gateway.core.history import project
+from gateway.core.history import View, project
 from gateway.core.task_record import answer_id
 from gateway.core.turn import reconcile
 from gateway.core.turn.reconcile import UnknownOutcome
@@ -39,7 +39,7 @@ from gateway.ledger.tasks import EventRow, OpenTurn
 from gateway.ledger.threads import MarkSynced
 from gateway.ports.adapter import AdapterError, ErrorClass, ServiceRequest
 from gateway.ports.capabilities import CanFetch, CanFind, CanListTail, Fate, Fetched, Ongoing, Tail
-from gateway.ports.conversation import HandleKind, HistoryRecord, Item, UserItem
+from gateway.ports.conversation import HandleKind, Item, UserItem
 
 log = structlog.get_logger("gateway.engine.preparation")
 
@@ -73,9 +73,8 @@ class CallPreparation(msgspec.Struct):
         context = self.context
         context.machine.update_facts(context.facts())
         if context.run.fresh_thread and context.machine.round == 0:
-            first = HistoryRecord(1, 1, UserItem(context.run.message), turn_id=context.run.turn)
-            owned = ownership.of_thread(context.thread, context.run.agent.adapter.ownership)
-            context.view = project(owned, (first,), context.run.turn)
+            # The message is all that the thread holds, whoever keeps the conversation.
+            context.view = View((UserItem(context.run.message),), (1,))
         else:
             context.view = await context.history()
         return self._request(context.continued(context.thread).handle, context.view.items)

@@ -149,27 +149,32 @@ class ServiceCallLoop(msgspec.Struct):
                     # What follows is a request of its own, of which nothing has come.
                     self._so_far, self._phase, self._tries = event.so_far, CallProgress.SENT, 0
                     continue
-                if type(event) is not CallStarted or self._phase is CallProgress.EMITTED:
-                    phase = CallProgress.EMITTED
-                else:
-                    # The call that makes a static handle names it before anything is sent.
-                    unsent = static and thread.handle is None and event.run is None
-                    phase = self._phase if unsent else CallProgress.STARTED
-                if phase is not self._phase:
-                    self._phase = phase
-                    sent.answered()
+                if self._phase is not CallProgress.EMITTED:
+                    phase = self._phase_after(event)
+                    if phase is not self._phase:
+                        self._phase = phase
+                        sent.answered()
                 outcome = await self._outcome(event) if type(event) is ToolResultReady else None
                 commands = machine.receive(ownership.on_static_handle(thread, event) if static else event, outcome)
-                if executor.replay is not None and (machine.ended or machine.between_calls):
+                over = machine.ended or machine.between_calls
+                if over and executor.replay is not None:
                     executor.end_replay()
                 if len(commands) == 1 and isinstance(commands[0], Publish):
                     executor.publish(commands[0].update)
                 elif commands:
                     await executor.perform(commands)
-                if machine.ended or machine.between_calls:
+                if over:
                     executor.replay = None
                     return
         raise AdapterError(ErrorClass.CONTRACT_BROKEN, "the adapter ended its call without completing it")
+
+    def _phase_after(self, event: AdapterEvent) -> CallProgress:
+        if not isinstance(event, CallStarted):
+            return CallProgress.EMITTED
+        # The call that makes a static handle names it before anything is sent.
+        thread = self.context.thread
+        unsent = ownership.is_static(thread) and thread.handle is None and event.run is None
+        return self._phase if unsent else CallProgress.STARTED
 
     async def _outcome(self, result: ToolResultReady) -> Settled | None:
         """The outcome with what the caller sees of it, where it has masks. Raises: AdapterError as the machine does."""

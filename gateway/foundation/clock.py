@@ -74,7 +74,7 @@ def uuid4() -> str:
 
 def row_id() -> str:
     """An id for a row that callers never see. It begins with the time, so that new rows are neighbours on disk."""
-    return f"{time.time_ns():016x}{_random()[8:].hex()}"
+    return (time.time_ns().to_bytes(8) + _random()[8:]).hex()
 
 
 class Clock(msgspec.Struct, frozen=True):

@@ -90,8 +90,8 @@ class Operations:
         accepted = await self._accept(
             call, request, None if waits else lambda run: begun.append(_snapshot(call, run, history))
         )
-        task_id = accepted.task if isinstance(accepted, Replay) else accepted.live.id
-        run = self._runner.run_of(task_id) if isinstance(accepted, Replay) else accepted
+        task_id = accepted.live.id if isinstance(accepted, TurnRun) else accepted.task
+        run = accepted if isinstance(accepted, TurnRun) else self._runner.run_of(task_id)
         reply = await self._reply(call, task_id, run, for_end=waits)
         if reply is not None:
             return model.SendMessageResponse(message=reply)

@@ -55,18 +55,18 @@ class ResponseParser:
 
     def receive(self, data: bytes) -> Sequence[port.AdapterEvent]:
         """Raises: AdapterError when the response failed, or `data` is no event."""
-        if (data.startswith(wire.TYPE_FIRST) and data[9 : data.find(b'"', 9)] in wire.REPETITIONS) or data == DONE:
+        if data.startswith(wire.REPETITIONS) or data == DONE:
             return ()
         try:
             event = wire.decode_event(data)
             number = event.sequence_number
             if isinstance(number, int):
                 if number > self._number or number <= 0:
-                    self._number = number
+                    self._number, self._latest = number, data
                 elif self._is_repetition(event, number, data):
                     self.repeated += 1
                     return ()
-                if number == self._number:
+                elif number == self._number:
                     self._latest = data
             if event.type in wire.TEXT_DELTAS:
                 return self._messages.add_delta(event)

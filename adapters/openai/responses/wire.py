@@ -37,21 +37,21 @@ _FAILED = frozenset({"failed", "incomplete", "cancelled"})
 _NOT_TAKEN_BACK = frozenset({"id", "response_id", "created_by"})
 
 # Events that only repeat what came before in pieces. Their first bytes tell them, without parsing.
-TYPE_FIRST = b'{"type":"'
-REPETITIONS = frozenset(
-    {
-        b"response.content_part.added",
-        b"response.content_part.done",
-        b"response.output_text.annotation.added",
-        b"response.reasoning_summary_part.added",
-        b"response.reasoning_summary_part.done",
-        b"response.reasoning_summary_text.done",
-        b"response.reasoning_text.done",
-        b"response.image_generation_call.partial_image",
-        b"response.code_interpreter_call_code.delta",
-        b"response.code_interpreter_call_code.done",
-        b"response.function_call_arguments.done",
-    }
+REPETITIONS = tuple(
+    b'{"type":"response.%b"' % kind
+    for kind in (
+        b"content_part.added",
+        b"content_part.done",
+        b"output_text.annotation.added",
+        b"reasoning_summary_part.added",
+        b"reasoning_summary_part.done",
+        b"reasoning_summary_text.done",
+        b"reasoning_text.done",
+        b"image_generation_call.partial_image",
+        b"code_interpreter_call_code.delta",
+        b"code_interpreter_call_code.done",
+        b"function_call_arguments.done",
+    )
 )
 
 

@@ -33,6 +33,12 @@ def admitted(event: AdapterEvent) -> AdapterEvent:
     if type(event) not in _WITH_VALUES:
         return event
     match event:
+        case adapter.CallCompleted():
+            _check_parts(event.message or ())
+            _check(event.state, "the state of the adapter")
+            _check(event.secret, "the secret of the adapter")
+            if (usage := storable(event.usage)) is not event.usage:
+                return msgspec.structs.replace(event, usage=usage)
         case adapter.ToolResultReady(output=output):
             return msgspec.structs.replace(event, output=admitted_output(output))
         case adapter.PartReady(part=part):
@@ -48,12 +54,6 @@ def admitted(event: AdapterEvent) -> AdapterEvent:
         case adapter.DirectReply(parts=parts, state=state):
             _check_parts(parts)
             _check(state, "the state of the adapter")
-        case adapter.CallCompleted():
-            _check_parts(event.message or ())
-            _check(event.state, "the state of the adapter")
-            _check(event.secret, "the secret of the adapter")
-            if (usage := storable(event.usage)) is not event.usage:
-                return msgspec.structs.replace(event, usage=usage)
     return event
 
 

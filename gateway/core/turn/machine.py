@@ -109,7 +109,8 @@ class TurnMachine:
             output.add_text(event.text)
         else:
             self._receive(admitted(event), outcome)
-        self._shown = self._shown or any(isinstance(command, Publish) for command in out)
+        if not self._shown:
+            self._shown = any(isinstance(command, Publish) for command in out)
         return out
 
     def _receive(self, event: adapter.AdapterEvent, outcome: Settled | None) -> None:
@@ -117,10 +118,10 @@ class TurnMachine:
             case adapter.CallStarted(handle=handle, run=run):
                 if handle is not None or run is not None:
                     self._output.out.append(commands.RecordPending(handle, run))
-            case adapter.ConsentAsked():
-                self._add_consent(event)
             case adapter.CallCompleted():
                 self._complete(event)
+            case adapter.ConsentAsked():
+                self._add_consent(event)
             case adapter.DirectReply():
                 self._reply(event)
             case _ if not self._output.receive(event):

@@ -1,7 +1,6 @@
 """Backends that fail in every known way, and the canary words and key that no caller may see."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from tests.emulators.scripts import (
     Step,
 )
 from tests.emulators.server import Emulator
+from tests.support.refusing import refusing_port
 
 KEY = "sk-canary-0a1b2c3d4e5f6a7b8c9d"
 WORDS = "canary of the backend"
@@ -154,7 +154,7 @@ async def broken_backends() -> AsyncIterator[Broken]:
             urls = {
                 wire: await stack.enter_async_context(serve(server.app)),
                 agent_of(wire, "wrong key"): await stack.enter_async_context(serve(strict.app)),
-                agent_of(wire, "refused"): f"http://127.0.0.1:{_free_port()}",
+                agent_of(wire, "refused"): f"http://127.0.0.1:{refusing_port()}",
             }
             accounts = dict.fromkeys(urls, KEY)
             for number, fault in enumerate(DOWN):
@@ -166,10 +166,3 @@ async def broken_backends() -> AsyncIterator[Broken]:
                 )
                 broken.agents += f"{name}: {{{settings}}}\n"
         yield broken
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

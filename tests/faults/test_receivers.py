@@ -2,7 +2,6 @@
 meanwhile, and the operator sees the reason."""
 
 import asyncio
-import socket
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from tests.faults.raw_backends import raw_backend
 from tests.receiver import LOOPBACK, receiving
 from tests.running import local_gateway
 from tests.support.polling import interval, until
+from tests.support.refusing import refusing_port
 
 pytestmark = pytest.mark.fault("W1")
 
@@ -88,13 +88,6 @@ async def _standing(http: httpx2.AsyncClient) -> dict[str, dict[str, Any]]:
     return {config["id"]: config for config in found}
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 async def test_no_task_waits_for_a_receiver_and_what_it_did_is_told(tmp_path: Path) -> None:
     asked: list[str] = []
 
@@ -112,7 +105,7 @@ async def test_no_task_waits_for_a_receiver_and_what_it_did_is_told(tmp_path: Pa
     ):
         caller = A2A(http, "echo")
         urls = {name: f"{bad.url}/{name.replace(' ', '%20')}" for name in (*BAD, "huge")}
-        urls |= {"TLS": well.url.replace("http:", "https:"), "down": f"http://127.0.0.1:{_free_port()}"}
+        urls |= {"TLS": well.url.replace("http:", "https:"), "down": f"http://127.0.0.1:{refusing_port()}"}
 
         async def send(name: str, url: str) -> tuple[str, str]:
             configuration = {"taskPushNotificationConfig": {"id": name, "url": url}}

@@ -5,9 +5,9 @@ import pytest
 from gateway.cli.console.connect import client_errors_stop, stop_for
 from gateway.cli.console.output import Stop
 from gateway.client.transport import ClientError, NotA2A, Refused, StreamLost, TlsFailed, Unreachable
-from tests.adapters.raw_server import free_port
 from tests.gateway.cli.conftest import CommandLine
 from tests.support.forward_proxy import forward_proxy
+from tests.support.refusing import refusing_port
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 async def test_a_proxy_that_is_not_there_is_named_with_its_place(
     command_line: CommandLine, no_proxies: pytest.MonkeyPatch, variable: str
 ) -> None:
-    proxy = f"http://127.0.0.1:{free_port()}"
+    proxy = f"http://127.0.0.1:{refusing_port()}"
     secret = proxy.replace("://", "://me:secret@")
     if variable != "--proxy":
         no_proxies.setenv(variable, secret)
@@ -112,7 +112,7 @@ async def test_a_host_that_needs_no_proxy_is_not_said_to_have_one(
 ) -> None:
     no_proxies.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     no_proxies.setenv("NO_PROXY", "nowhere.invalid")
-    for url in ("https://nowhere.invalid", f"https://localhost:{free_port()}"):
+    for url in ("https://nowhere.invalid", f"https://localhost:{refusing_port()}"):
         ended = await command_line("card", "-u", url)
         assert "proxy" not in ended.err
         assert ended.err.endswith("Is it running? Another address is given with -u URL.\n")

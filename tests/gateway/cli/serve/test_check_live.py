@@ -17,7 +17,6 @@ from starlette.routing import Route
 from adapters.tools.http import HttpTool
 from gateway.ports.tools import SourceTool
 from gateway.testing.serving import DROP, serve
-from tests.adapters.raw_server import free_port
 from tests.adapters.tools.served_mcp import ROOT
 from tests.emulators.chat import ChatServer
 from tests.emulators.responses_dialects import RESPONSES_DIALECTS
@@ -28,6 +27,7 @@ from tests.gateway.cli.conftest import CommandLine, Ended
 from tests.support.certificates import certificate, server_context
 from tests.support.forward_proxy import forward_proxy
 from tests.support.installed import install, run
+from tests.support.refusing import refusing_port
 
 KEY = "sk-proj-0123456789abcdef"
 Check: TypeAlias = Callable[..., Awaitable[Ended]]
@@ -39,7 +39,7 @@ async def check(tmp_path: Path, command_line: CommandLine) -> AsyncIterator[Chec
     async with AsyncExitStack() as stack:
 
         async def checked(emulator: Emulator | None, kind: str, more: str = "") -> Ended:
-            url = f"http://127.0.0.1:{free_port()}"
+            url = f"http://127.0.0.1:{refusing_port()}"
             if emulator is not None:
                 url = await stack.enter_async_context(serve(emulator.app))
             agent = f"{{type: {kind}, model: m, api_key: {KEY}, base_url: '{url}/v1'{more}}}"
@@ -194,7 +194,11 @@ async def test_every_agent_is_asked_and_the_most_severe_finding_is_the_exit_code
     tmp_path: Path, command_line: CommandLine
 ) -> None:
     async with serve(ChatServer(api_key="sk-another").app) as locked, serve(ChatServer().app) as open_to_all:
-        agents = {"closed": f"{locked}/v1", "gone": f"http://127.0.0.1:{free_port()}/v1", "good": f"{open_to_all}/v1"}
+        agents = {
+            "closed": f"{locked}/v1",
+            "gone": f"http://127.0.0.1:{refusing_port()}/v1",
+            "good": f"{open_to_all}/v1",
+        }
         lines = "".join(
             f"  {name}: {{type: openai-chat, model: m, base_url: '{url}'}}\n" for name, url in agents.items()
         )
@@ -236,7 +240,7 @@ async def test_every_source_of_tools_is_asked_for_its_tools(tmp_path: Path, comm
 
 async def test_an_unusable_source_of_tools_is_reported(tmp_path: Path, command_line: CommandLine) -> None:
     file = tmp_path / "gateway.yaml"
-    gone = f"  gone: {{type: mcp, url: 'http://127.0.0.1:{free_port()}/mcp'}}\n"
+    gone = f"  gone: {{type: mcp, url: 'http://127.0.0.1:{refusing_port()}/mcp'}}\n"
     narrow = "  narrow: {type: http, url: 'http://localhost/', description: d, allow: [other]}\n"
     file.write_text(f"version: 1\ntools:\n{gone}{narrow}{AGENT}")
     ended = await command_line("check", "--live", "-c", str(file))
@@ -277,7 +281,7 @@ async def test_a_rule_about_approvals_that_fits_no_tool_is_reported_where_it_sta
             "version: 1\n"
             "tools:\n"
             "  clock: {type: python, ref: './mine.py:now'}\n"
-            f"  gone: {{type: mcp, url: 'http://127.0.0.1:{free_port()}/mcp'}}\n"
+            f"  gone: {{type: mcp, url: 'http://127.0.0.1:{refusing_port()}/mcp'}}\n"
             "agents:\n"
             f"  a: {{type: openai-chat, model: m, base_url: '{backend}/v1', tools: [clock, gone], approvals: [\n"
             "    {tool: clock.now},\n"
@@ -397,7 +401,7 @@ async def test_each_mcp_server_that_does_not_work_is_one_line_and_the_others_are
     async with serve(Starlette(routes=routes)) as url:
         wrong = {name: f"command: {json.dumps(program)}" for name, program in PROGRAMS.items()}
         wrong |= {name: f"url: '{url}/{name}'" for name in [*ANSWERS, "drops", "hangs"]}
-        wrong["refused"] = f"url: 'http://127.0.0.1:{free_port()}/mcp'"
+        wrong["refused"] = f"url: 'http://127.0.0.1:{refusing_port()}/mcp'"
         wrong["nowhere"] = "url: 'http://no-such-host.invalid/mcp'"
         tools = "".join(f"  {name}: {{type: mcp, timeout: 5s, {how}}}\n" for name, how in wrong.items())
         file.write_text(f"version: 1\ntools:\n{tools}  clock: {{type: python, ref: './mine.py:now'}}\n{AGENT}")

@@ -122,11 +122,6 @@ class _Told:
             self._tasks |= tasks
         self._some.set()
 
-    def forget(self) -> None:
-        """The number of all commits will show it."""
-        self._all, self._tasks = False, set()
-        self._some.clear()
-
     async def some(self) -> None:
         await self._some.wait()
 
@@ -137,6 +132,7 @@ class _Told:
         return None if everything else tasks
 
     def forget(self) -> None:
+        """The number of all commits will show it."""
         self._all, self._tasks = False, set()
         self._some.clear()
 

@@ -8,7 +8,7 @@ of Protocol Buffers (protobuf.dev/programming-guides/encoding) and ProtoJSON. No
 import binascii
 import math
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -171,8 +171,10 @@ def _encoded(number: int) -> bytes:
 _SMALL = [bytes((number,)) for number in range(0x80)]
 
 
-def _delimited(content: bytes) -> bytes:
-    return _encoded(len(content)) + content
+def delimited(content: bytes, tag: bytes = b"") -> bytes:
+    """The content of a field behind its length, and that behind its tag."""
+    size = len(content)
+    return tag + (_SMALL[size] if size < 0x80 else _encoded(size)) + content
 
 
 # --- scalars
@@ -346,6 +348,17 @@ class Message:
                 writer(member, out)
         return b"".join(out)
 
+    def write_around(self, value: Mapping[str, Json], name: str) -> tuple[bytes, bytes]:
+        """What stands in the message in front of a member, and behind it."""
+        names = list(value)
+        at = names.index(name)
+        begin, end = names[:at], names[at + 1 :]
+        return self.write({each: value[each] for each in begin}), self.write({each: value[each] for each in end})
+
+    def tag(self, name: str) -> bytes:
+        """What begins a member of this name."""
+        return next(each.tag for each in self.fields if each.json_name == name)
+
     def read(self, raw: Raw, depth: int, reading: Reading, before: Json) -> dict[str, Json]:
         found: dict[str, Json] = {} if before is _ABSENT else before
         inner = _below(depth, reading)
@@ -386,15 +399,15 @@ def _below(depth: int, reading: Reading) -> int:
 def _writer(member: Field) -> Callable[[Json, list[bytes]], None]:
     tag, write = member.tag, member.kind.write
 
-    def delimited(value: Json, out: list[bytes]) -> None:
+    def with_length(value: Json, out: list[bytes]) -> None:
         content = write(value)
         size = len(content)
         out += (tag, _SMALL[size] if size < 0x80 else _encoded(size), content)
 
-    def undelimited(value: Json, out: list[bytes]) -> None:
+    def without_length(value: Json, out: list[bytes]) -> None:
         out += (tag, write(value))
 
-    one = delimited if member.kind.wire == _LENGTH else undelimited
+    one = with_length if member.kind.wire == _LENGTH else without_length
 
     def unless_default(value: Json, out: list[bytes]) -> None:
         if value not in _DEFAULTS:
@@ -409,9 +422,9 @@ def _writer(member: Field) -> Callable[[Json, list[bytes]], None]:
 
     def entries(values: Json, out: list[bytes]) -> None:
         for key, value in values.items():
-            entry = [b"\x0a", _delimited(key.encode())]
+            entry = [b"\x0a", delimited(key.encode())]
             write_value(value, entry)
-            out += (tag, _delimited(b"".join(entry)))
+            out += (tag, delimited(b"".join(entry)))
 
     if member.form != "one":
         return many if member.form == "many" else entries
@@ -471,14 +484,14 @@ class _Value:
     def write(self, value: Json) -> bytes:
         kind = type(value)
         if kind is str:
-            return b"\x1a" + _delimited(value.encode())
+            return b"\x1a" + delimited(value.encode())
         if kind is bool:
             return b"\x20\1" if value else b"\x20\0"
         if kind is dict:
-            return b"\x2a" + _delimited(STRUCT.write(value))
+            return b"\x2a" + delimited(STRUCT.write(value))
         if kind is list or kind is tuple:
-            items = b"".join([b"\x0a" + _delimited(self.write(each)) for each in value])
-            return b"\x32" + _delimited(items)
+            items = b"".join([b"\x0a" + delimited(self.write(each)) for each in value])
+            return b"\x32" + delimited(items)
         return b"\x08\0" if value is None else b"\x11" + DOUBLE.write(value)
 
 
@@ -499,8 +512,8 @@ class _Struct:
     def write(self, value: Json) -> bytes:
         out: list[bytes] = []
         for key, member in value.items():
-            entry = b"\x0a" + _delimited(key.encode()) + b"\x12" + _delimited(VALUE.write(member))
-            out += (b"\x0a", _delimited(entry))
+            entry = b"\x0a" + delimited(key.encode()) + b"\x12" + delimited(VALUE.write(member))
+            out += (b"\x0a", delimited(entry))
         return b"".join(out)
 
 

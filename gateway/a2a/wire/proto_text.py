@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gateway.a2a.wire.protobuf import Message, delimited
+from gateway.a2a.wire.protobuf import Message, varint
 
 _EVENT = b'{"artifactUpdate":'
 _BEFORE, _BEHIND = b'"parts":[{"text":', b"}]}"
@@ -22,11 +22,12 @@ _text = msgspec.json.Decoder(str)
 
 
 class _Rest(NamedTuple):
-    """What stands around the text: in the artifact, and around that in its update."""
+    """What stands around the text: in the update up to the size of the artifact, in the artifact up to the size of the part,
+    and behind each."""
 
+    update_begin: bytes
     artifact_begin: bytes
     artifact_end: bytes
-    update_begin: bytes
     update_end: bytes
 
 
@@ -49,12 +50,18 @@ class TextEvents:
         if rest is None:
             return None
         try:
-            text = _text.decode(payload[begin:end])
+            text = _text.decode(payload[begin:end]).encode()
         except msgspec.DecodeError:
             return None
-        part = delimited(delimited(text.encode(), self._text_tag), self._part_tag)
-        artifact = delimited(rest.artifact_begin + part + rest.artifact_end, self._artifact_tag)
-        return delimited(rest.update_begin + artifact + rest.update_end, self._update_tag)
+        update_begin, artifact_begin, artifact_end, update_end = rest
+        text_begin = self._text_tag + varint(len(text))
+        size = len(text_begin) + len(text)
+        part_size = varint(size)
+        size += len(part_size) + len(artifact_begin) + len(artifact_end)
+        artifact_size = varint(size)
+        size += len(artifact_size) + len(update_begin) + len(update_end)
+        before = (self._update_tag, varint(size), update_begin, artifact_size, artifact_begin, part_size, text_begin)
+        return b"".join((*before, text, artifact_end, update_end))
 
     def _read(self, begin: bytes, end: bytes) -> _Rest | None:
         try:
@@ -64,4 +71,6 @@ class TextEvents:
         artifact = update["artifact"]
         if artifact.get("parts") != [{"text": _TEXT}]:
             return None
-        return _Rest(*self._artifact.write_around(artifact, "parts"), *self._update.write_around(update, "artifact"))
+        artifact_begin, artifact_end = self._artifact.write_around(artifact, "parts")
+        update_begin, update_end = self._update.write_around(update, "artifact")
+        return _Rest(update_begin + self._artifact_tag, artifact_begin + self._part_tag, artifact_end, update_end)

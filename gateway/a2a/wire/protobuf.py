@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 import msgspec
@@ -157,9 +158,6 @@ def _after_group(data: memoryview, at: int, number: int, reading: Reading) -> in
 
 
 def _encoded(number: int) -> bytes:
-    """A varint."""
-    if number < 0x80:
-        return _SMALL[number]
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -168,13 +166,12 @@ def _encoded(number: int) -> bytes:
     return bytes(out)
 
 
-_SMALL = [bytes((number,)) for number in range(0x80)]
+varint = lru_cache(maxsize=2**12)(_encoded)
+"""An integer as it is written."""
 
 
-def delimited(content: bytes, tag: bytes = b"") -> bytes:
-    """The content of a field behind its length, and that behind its tag."""
-    size = len(content)
-    return tag + (_SMALL[size] if size < 0x80 else _encoded(size)) + content
+def _delimited(content: bytes) -> bytes:
+    return varint(len(content)) + content
 
 
 # --- scalars
@@ -243,7 +240,7 @@ class _Integer(msgspec.Struct, frozen=True):
         return number
 
     def write(self, value: Json) -> bytes:
-        return _encoded(value & _UINT64)
+        return varint(value & _UINT64)
 
 
 class _Double:
@@ -273,7 +270,7 @@ class Enumeration:
     def __init__(self, name: str, *names: str) -> None:
         self.name = name
         self.names = names
-        self._numbers = {each: _encoded(number) for number, each in enumerate(names)}
+        self._numbers = {each: varint(number) for number, each in enumerate(names)}
 
     def read(self, raw: Raw, depth: int, reading: Reading, before: Json) -> str | int:
         number = INT32.read(raw, depth, reading, before)
@@ -304,7 +301,7 @@ class Field:
         first, *words = self.name.split("_")
         object.__setattr__(self, "json_name", first + "".join(word.capitalize() for word in words))
         wire = self.kind.wire if self.form == "one" else _LENGTH
-        object.__setattr__(self, "tag", _encoded(self.number << 3 | wire))
+        object.__setattr__(self, "tag", varint(self.number << 3 | wire))
 
     @property
     def wire(self) -> int:
@@ -401,8 +398,7 @@ def _writer(member: Field) -> Callable[[Json, list[bytes]], None]:
 
     def with_length(value: Json, out: list[bytes]) -> None:
         content = write(value)
-        size = len(content)
-        out += (tag, _SMALL[size] if size < 0x80 else _encoded(size), content)
+        out += (tag, varint(len(content)), content)
 
     def without_length(value: Json, out: list[bytes]) -> None:
         out += (tag, write(value))
@@ -422,9 +418,9 @@ def _writer(member: Field) -> Callable[[Json, list[bytes]], None]:
 
     def entries(values: Json, out: list[bytes]) -> None:
         for key, value in values.items():
-            entry = [b"\x0a", delimited(key.encode())]
+            entry = [b"\x0a", _delimited(key.encode())]
             write_value(value, entry)
-            out += (tag, delimited(b"".join(entry)))
+            out += (tag, _delimited(b"".join(entry)))
 
     if member.form != "one":
         return many if member.form == "many" else entries
@@ -484,14 +480,14 @@ class _Value:
     def write(self, value: Json) -> bytes:
         kind = type(value)
         if kind is str:
-            return b"\x1a" + delimited(value.encode())
+            return b"\x1a" + _delimited(value.encode())
         if kind is bool:
             return b"\x20\1" if value else b"\x20\0"
         if kind is dict:
-            return b"\x2a" + delimited(STRUCT.write(value))
+            return b"\x2a" + _delimited(STRUCT.write(value))
         if kind is list or kind is tuple:
-            items = b"".join([b"\x0a" + delimited(self.write(each)) for each in value])
-            return b"\x32" + delimited(items)
+            items = b"".join([b"\x0a" + _delimited(self.write(each)) for each in value])
+            return b"\x32" + _delimited(items)
         return b"\x08\0" if value is None else b"\x11" + DOUBLE.write(value)
 
 
@@ -512,8 +508,8 @@ class _Struct:
     def write(self, value: Json) -> bytes:
         out: list[bytes] = []
         for key, member in value.items():
-            entry = b"\x0a" + delimited(key.encode()) + b"\x12" + delimited(VALUE.write(member))
-            out += (b"\x0a", delimited(entry))
+            entry = b"\x0a" + _delimited(key.encode()) + b"\x12" + _delimited(VALUE.write(member))
+            out += (b"\x0a", _delimited(entry))
         return b"".join(out)
 
 

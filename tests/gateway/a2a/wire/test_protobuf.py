@@ -383,6 +383,7 @@ def update(*parts: Any, **members: Any) -> dict[str, Any]:
         update({"text": "one"}, {"text": "two"}),
         update({"text": "one"}, {"url": "https://example.com"}),
         update({"data": {"parts": [{"text": "no"}]}}),
+        update({"data": 1}, behind={"metadata": {"parts": [{"text": "no"}]}}),
         update({"data": {"parts": [{"text": {"parts": [{"text": [{"x": 1}]}]}}]}}),
         update({"data": {"parts": [{"text": "no"}]}}, {"text": "Hi"}),
         update(),

@@ -95,7 +95,7 @@ def _place(frame: FrameType) -> dict[str, object]:
         "file": own.f_code.co_filename,
         "line": own.f_lineno,
         "function": own.f_code.co_qualname,
-        "stack": [f"{each.f_code.co_filename}:{each.f_lineno} {each.f_code.co_name}" for each in stack[:_FRAMES]],
+        "frames": [f"{each.f_code.co_filename}:{each.f_lineno} {each.f_code.co_name}" for each in stack[:_FRAMES]],
     }
 
 

@@ -49,7 +49,7 @@ def _tell(told: threading.Event) -> None:
         seconds=_GRACE,
         threads=[thread.name for thread in _threads()],
         processes=[process.pid for process in _processes()],
-        stack=[f"{step.filename}:{step.lineno} {step.name}" for step in steps],
+        frames=[f"{step.filename}:{step.lineno} {step.name}" for step in steps],
     )
     told.set()
 

@@ -27,7 +27,7 @@ from gateway.foundation.clock import timestamp
 
 LogFormat: TypeAlias = Literal["text", "json"]
 
-_TRACES = frozenset({"exception", "stack"})
+_TRACES = frozenset({"exception", "frames", "stack"})
 """Keys whose values the renderer writes as they are, and which it expects to be text."""
 
 _SPECIAL = frozenset(" =\"'")

@@ -19,8 +19,9 @@ def parts(messages: Iterable[bytes]) -> Iterator[bytes]:
     """The bytes of uncompressed messages, in as few parts as there are without a copy of a large one."""
     small: list[bytes] = []
     for message in messages:
-        small.append(_PREFIX.pack(0, len(message)))
-        if len(message) < _LARGE:
+        size = len(message)
+        small.append(b"\0" + size.to_bytes(4))
+        if size < _LARGE:
             small.append(message)
         else:
             yield b"".join(small)

@@ -157,6 +157,8 @@ async def broken_backends() -> AsyncIterator[Broken]:
                 agent_of(wire, "refused"): f"http://127.0.0.1:{refusing_port()}",
             }
             accounts = dict.fromkeys(urls, KEY)
+            # At one address for both wires, which one account would share.
+            accounts[agent_of(wire, "refused")] = f"{KEY}-{wire}"
             for number, fault in enumerate(DOWN):
                 urls[agent_of(wire, fault)], accounts[agent_of(wire, fault)] = urls[wire], f"{KEY}-{number}"
             timeouts = "{first_byte: 300ms, between_bytes: 300ms}"

@@ -38,6 +38,7 @@ from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import Drain
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.events import Frame
+from gateway.ledger.leases import Heartbeat, Renew
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import Caller
@@ -130,7 +131,8 @@ class _Refusal:
 
 class FragileLedger:
     """The real ledger, with faults. `units` are those that were stored, `failed` those that the
-    real one refused, `reads` the names of the reads, each in order."""
+    real one refused, `reads` the names of the reads, each in order. What keeps leases is in `renewals` and not among
+    `units`: it comes when its time has come, on a slow machine in the middle of any turn."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -140,6 +142,7 @@ class FragileLedger:
         self._slow_reads: dict[str, Pause] = {}
         self._answers: dict[str, Callable[..., Awaitable[Any]]] = {}
         self.units: list[tuple[CommitPoint, ...]] = []
+        self.renewals: list[tuple[CommitPoint, ...]] = []
         self.failed: list[tuple[CommitPoint, ...]] = []
         self.reads: list[str] = []
 
@@ -219,7 +222,9 @@ class FragileLedger:
                 return
 
         def stored(error: Exception | None) -> None:
-            (self.units if error is None else self.failed).append(points)
+            renewal = _any(points, Renew) or all(isinstance(point, Heartbeat) for point in points)
+            kept = self.renewals if renewal else self.units
+            (kept if error is None else self.failed).append(points)
             done(error)
 
         self._ledger.submit(points, stored)
@@ -229,7 +234,8 @@ class FragileLedger:
         self._ledger.submit((), lambda _: done(error))
 
     def stored(self, kind: type) -> list[Any]:
-        return [point for unit in self.units for point in unit if isinstance(point, kind)]
+        units = (*self.units, *self.renewals)
+        return [point for unit in units for point in unit if isinstance(point, kind)]
 
 
 def _slow(read: Callable[..., Awaitable[Any]], pause: Pause) -> Callable[..., Awaitable[Any]]:

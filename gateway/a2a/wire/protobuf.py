@@ -8,9 +8,10 @@ of Protocol Buffers (protobuf.dev/programming-guides/encoding) and ProtoJSON. No
 import binascii
 import math
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 import msgspec
@@ -157,9 +158,6 @@ def _after_group(data: memoryview, at: int, number: int, reading: Reading) -> in
 
 
 def _encoded(number: int) -> bytes:
-    """A varint."""
-    if number < 0x80:
-        return _SMALL[number]
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -168,11 +166,12 @@ def _encoded(number: int) -> bytes:
     return bytes(out)
 
 
-_SMALL = [bytes((number,)) for number in range(0x80)]
+varint = lru_cache(maxsize=2**12)(_encoded)
+"""An integer as it is written."""
 
 
 def _delimited(content: bytes) -> bytes:
-    return _encoded(len(content)) + content
+    return varint(len(content)) + content
 
 
 # --- scalars
@@ -241,7 +240,7 @@ class _Integer(msgspec.Struct, frozen=True):
         return number
 
     def write(self, value: Json) -> bytes:
-        return _encoded(value & _UINT64)
+        return varint(value & _UINT64)
 
 
 class _Double:
@@ -271,7 +270,7 @@ class Enumeration:
     def __init__(self, name: str, *names: str) -> None:
         self.name = name
         self.names = names
-        self._numbers = {each: _encoded(number) for number, each in enumerate(names)}
+        self._numbers = {each: varint(number) for number, each in enumerate(names)}
 
     def read(self, raw: Raw, depth: int, reading: Reading, before: Json) -> str | int:
         number = INT32.read(raw, depth, reading, before)
@@ -302,7 +301,7 @@ class Field:
         first, *words = self.name.split("_")
         object.__setattr__(self, "json_name", first + "".join(word.capitalize() for word in words))
         wire = self.kind.wire if self.form == "one" else _LENGTH
-        object.__setattr__(self, "tag", _encoded(self.number << 3 | wire))
+        object.__setattr__(self, "tag", varint(self.number << 3 | wire))
 
     @property
     def wire(self) -> int:
@@ -346,6 +345,17 @@ class Message:
                 writer(member, out)
         return b"".join(out)
 
+    def write_around(self, value: Mapping[str, Json], name: str) -> tuple[bytes, bytes]:
+        """What stands in the message in front of a member, and behind it."""
+        names = list(value)
+        at = names.index(name)
+        begin, end = names[:at], names[at + 1 :]
+        return self.write({each: value[each] for each in begin}), self.write({each: value[each] for each in end})
+
+    def tag(self, name: str) -> bytes:
+        """What begins a member of this name."""
+        return next(each.tag for each in self.fields if each.json_name == name)
+
     def read(self, raw: Raw, depth: int, reading: Reading, before: Json) -> dict[str, Json]:
         found: dict[str, Json] = {} if before is _ABSENT else before
         inner = _below(depth, reading)
@@ -386,15 +396,14 @@ def _below(depth: int, reading: Reading) -> int:
 def _writer(member: Field) -> Callable[[Json, list[bytes]], None]:
     tag, write = member.tag, member.kind.write
 
-    def delimited(value: Json, out: list[bytes]) -> None:
+    def with_length(value: Json, out: list[bytes]) -> None:
         content = write(value)
-        size = len(content)
-        out += (tag, _SMALL[size] if size < 0x80 else _encoded(size), content)
+        out += (tag, varint(len(content)), content)
 
-    def undelimited(value: Json, out: list[bytes]) -> None:
+    def without_length(value: Json, out: list[bytes]) -> None:
         out += (tag, write(value))
 
-    one = delimited if member.kind.wire == _LENGTH else undelimited
+    one = with_length if member.kind.wire == _LENGTH else without_length
 
     def unless_default(value: Json, out: list[bytes]) -> None:
         if value not in _DEFAULTS:

@@ -14,6 +14,7 @@ from gateway.a2a.model import Json, Wire
 from gateway.a2a.wire import strict_json, v1_0
 from gateway.a2a.wire.card import card_json
 from gateway.a2a.wire.dialect import Method
+from gateway.a2a.wire.proto_text import TextEvents
 from gateway.a2a.wire.protobuf import (
     BASE64,
     BOOLEAN,
@@ -359,10 +360,14 @@ def event(_number: int | None, payload: bytes) -> bytes:
 
 
 def _translated(payload: bytes) -> bytes:
+    written = _text_events.write(payload)
+    if written is not None:
+        return written
     value: dict[str, Json] = msgspec.json.decode(payload)
     return STREAM_RESPONSE.write(value)
 
 
+_text_events = TextEvents(STREAM_RESPONSE, _ARTIFACT_UPDATE, _ARTIFACT, _PART)
 _event = lru_cache(maxsize=1024)(_translated)
 
 DIALECT = replace(v1_0.DIALECT, encode=encode, event=event)

@@ -341,12 +341,12 @@ def test_text_is_for_a_terminal() -> None:
 
 def test_a_list_under_the_name_of_a_trace_stands_below_its_line() -> None:
     code = (
-        r"import structlog; structlog.get_logger().warning('blocked', stack=['a.py:1 one\x1b', 'b.py:2 two'], task='t')"
+        r"import structlog; structlog.get_logger().warning('blocked', frames=['a.py:1 one\x1b', 'b.py:2 two'], task='t')"
     )
 
     first, *rest = logged(code, TEXT)
     assert first.endswith("[warning  ] blocked task=t")
-    assert rest == ["  stack:", r"    a.py:1 one\x1b", "    b.py:2 two"]
+    assert rest == ["  frames:", r"    a.py:1 one\x1b", "    b.py:2 two"]
 
 
 def test_a_value_of_several_lines_stands_below_its_line() -> None:

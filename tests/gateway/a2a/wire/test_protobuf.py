@@ -358,6 +358,72 @@ def test_an_event_of_the_log_is_a_stream_response() -> None:
     assert json_format.MessageToDict(written) == EVENT
 
 
+LIKE_AN_EVENT = msgspec.json.encode(EVENT).decode()
+
+
+def update(*parts: Any, **members: Any) -> dict[str, Any]:
+    """An event that adds the parts."""
+    artifact = {"artifactId": "a", **members.pop("artifact", {}), "parts": list(parts), **members.pop("behind", {})}
+    return {"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": artifact, **members}}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        update({"text": "Hi"}, append=True),
+        update({"text": ""}),
+        update({"text": 'She said "hi" \\ \u2028 \U0001f600 \n'}, append=True, lastChunk=True),
+        update({"text": "long " * 10_000}, append=True),
+        update({"text": "Hi"}, append=True, metadata={"n": [{"x": [{"y": 1}]}]}),
+        update({"text": "Hi"}, behind={"metadata": {"parts": [{"text": "no"}]}, "extensions": ["e"]}),
+        update({"text": "Hi"}, artifact={"name": LIKE_AN_EVENT, "description": '"parts":[{"text":"no"}]}'}),
+        update({"text": LIKE_AN_EVENT}, append=True),
+        update({"text": "Hi", "metadata": {"m": 1}}, append=True),
+        update({"text": "Hi", "mediaType": "text/markdown"}),
+        update({"text": "one"}, {"text": "two"}),
+        update({"text": "one"}, {"url": "https://example.com"}),
+        update({"data": {"parts": [{"text": "no"}]}}),
+        update({"data": 1}, behind={"metadata": {"parts": [{"text": "no"}]}}),
+        update({"data": {"parts": [{"text": {"parts": [{"text": [{"x": 1}]}]}}]}}),
+        update({"data": {"parts": [{"text": "no"}]}}, {"text": "Hi"}),
+        update(),
+        update({"text": "one"}, append=True, unknown=[{"x": 1}]),
+        {"statusUpdate": {"taskId": "t", "contextId": "c", "metadata": update({"text": "no"})}},
+        {"task": {"id": "t", "artifacts": [{"artifactId": "a", "parts": [{"text": "Hi"}]}]}},
+    ],
+    ids=lambda event: str(event)[:60],
+)
+def test_an_event_means_what_it_meant_in_the_log(event: dict[str, Any]) -> None:
+    official = json_format.ParseDict(event, a2a_pb2.StreamResponse(), ignore_unknown_fields=True)
+
+    written = [v1_0_proto.event(1, msgspec.json.encode(each)) for each in (event, event)]
+
+    assert [a2a_pb2.StreamResponse.FromString(each) for each in written] == [official] * 2
+
+
+PARTS = st.lists(
+    st.fixed_dictionaries({"text": st.text()}, optional={"metadata": st.dictionaries(st.text(), st.text())})
+    | st.fixed_dictionaries({"data": st.recursive(st.none() | st.text(), lambda each: st.lists(each))}),
+    max_size=3,
+)
+
+
+@given(PARTS, st.dictionaries(st.text(), st.text(), max_size=2), st.booleans())
+def test_any_update_means_what_it_meant_in_the_log(parts: Any, metadata: dict[str, str], append: bool) -> None:
+    event = update(*parts, append=append, metadata=metadata)
+
+    written = a2a_pb2.StreamResponse.FromString(v1_0_proto.event(1, msgspec.json.encode(event)))
+
+    assert written == json_format.ParseDict(event, a2a_pb2.StreamResponse())
+
+
+def test_an_event_with_text_that_cannot_be_read_is_no_text() -> None:
+    broken = b'{"artifactUpdate":{"taskId":"t","artifact":{"artifactId":"a","parts":[{"text":}]}}}'
+
+    with pytest.raises(msgspec.DecodeError):
+        v1_0_proto.event(1, broken)
+
+
 def test_an_event_is_translated_once_however_many_watch() -> None:
     payload = msgspec.json.encode(EVENT)
 

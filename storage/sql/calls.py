@@ -1,5 +1,7 @@
 """The statements of a service call and its tool calls. Law: as in `sql/turns.py`."""
 
+from typing import Any
+
 from sqlalchemy import BigInteger, and_, bindparam, case, func, insert, null, text, update
 from sqlalchemy.sql.expression import ColumnElement
 
@@ -43,6 +45,11 @@ NAME_CALL = Write(
     .values(status=word("started"), **_names("handle")),
 )
 
+
+def _unless_released(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    return case((thread.c.lease_holder == bindparam("released_by"), null()), else_=column)
+
+
 MOVE_HANDLE = Write(
     "move the thread's handle from where the call began",
     update(thread)
@@ -58,6 +65,9 @@ MOVE_HANDLE = Write(
         adapter_secret=func.coalesce(bindparam("secret"), thread.c.adapter_secret),
         # A process that read the row before does not know the state of the conversation.
         generation=thread.c.generation + ONE,
+        # The unit that ends the turn releases the lease of its holder.
+        lease_holder=_unless_released(thread.c.lease_holder),
+        lease_until=_unless_released(thread.c.lease_until),
     ),
 )
 
@@ -102,16 +112,20 @@ NEW_ITEM = Write(
     ),
 )
 
+_SENT = (
+    update(history_item)
+    .where(matches(history_item, thread="thread"), history_item.c.sent_in.is_(None))
+    .values(sent_in=bindparam("service_call"))
+)
+
 MARK_SENT = Write(
     "mark the items of the request as sent",
-    update(history_item)
-    .where(
-        matches(history_item, thread="thread"),
-        history_item.c.sent_in.is_(None),
-        history_item.c.position.in_(json_numbers("sent", "positions")),
-    )
-    .values(sent_in=bindparam("service_call")),
+    _SENT.where(history_item.c.position.in_(json_numbers("sent", "positions"))),
     rows=None,
+)
+
+MARK_ONE_SENT = Write(
+    "mark the item of the request as sent", _SENT.where(matches(history_item, position="sent")), rows=None
 )
 
 _IS_OUTPUT = history_item.c.kind == word("output")

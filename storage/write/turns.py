@@ -83,10 +83,14 @@ def complete(point: Complete) -> list[Step]:
         usage=json_or_null(point.usage),
         pending_handle=None,
         run=None,
+        released_by=None,
     )
     steps: list[Step] = [(compiled.MOVE_HANDLE, values), (compiled.COMPLETE_CALL, values)]
     steps += [_tool_call(call, point.service_call) for call in point.tool_calls]
-    if point.sent:
+    if len(point.sent) == 1:
+        [values["sent"]] = point.sent
+        steps.append((compiled.MARK_ONE_SENT, values))
+    elif point.sent:
         values["sent"] = json(point.sent)
         steps.append((compiled.MARK_SENT, values))
     for new in point.items:

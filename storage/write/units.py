@@ -199,6 +199,8 @@ _NEW_THREAD, _TAKE_LEASE = id(compiled.NEW_THREAD), id(compiled.TAKE_LEASE)
 _NEW_TURN, _RUN_TURN = id(compiled.NEW_TURN), id(compiled.RUN_TURN)
 _NAME_CALL, _ABANDON_CALLS = id(compiled.NAME_CALL), id(compiled.ABANDON_CALLS)
 _COMPLETE_CALL, _FAIL_CALL = id(compiled.COMPLETE_CALL), id(compiled.FAIL_CALL)
+_MOVE_HANDLE, _RELEASE_LEASE = id(compiled.MOVE_HANDLE), id(compiled.RELEASE_LEASE)
+_LEASED = frozenset((_TAKE_LEASE, id(compiled.KEEP_LEASE)))
 
 
 def merged(steps: list[Step]) -> list[Step]:
@@ -209,7 +211,7 @@ def merged(steps: list[Step]) -> list[Step]:
     once: _Once = {}
     for statement, values in steps:
         once[id(statement)] = None if id(statement) in once else values
-    needless = {*_begun(once), *_ended(once)}
+    needless = {*_begun(once), *_ended(once), *_released(once)}
     return [step for step in steps if id(step[0]) not in needless] if needless else steps
 
 
@@ -223,6 +225,15 @@ def _begun(steps: _Once) -> list[int]:
     thread["lease_holder"], thread["lease_until"] = lease["holder"], lease["lease_until"]
     thread["generation"] = run["base_generation"]
     return [_TAKE_LEASE, _RUN_TURN]
+
+
+def _released(steps: _Once) -> list[int]:
+    """A lease that ends in the unit that moves the handle of its thread, where no other step asks for it."""
+    move, release = steps.get(_MOVE_HANDLE), steps.get(_RELEASE_LEASE)
+    if move is None or release is None or move["thread"] != release["thread"] or not steps.keys().isdisjoint(_LEASED):
+        return []
+    move["released_by"] = release["holder"]
+    return [_RELEASE_LEASE]
 
 
 def _ended(steps: _Once) -> list[int]:

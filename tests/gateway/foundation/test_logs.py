@@ -340,9 +340,7 @@ def test_text_is_for_a_terminal() -> None:
 
 
 def test_a_list_under_the_name_of_a_trace_stands_below_its_line() -> None:
-    code = (
-        r"import structlog; structlog.get_logger().warning('blocked', frames=['a.py:1 one\x1b', 'b.py:2 two'], task='t')"
-    )
+    code = r"import structlog; structlog.get_logger().warning('blocked', frames=['a.py:1 one\x1b', 'b.py:2 two'], task='t')"
 
     first, *rest = logged(code, TEXT)
     assert first.endswith("[warning  ] blocked task=t")

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gateway.a2a.model import TaskState
 from gateway.ledger.calls import NameCall
+from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
 from gateway.testing.ledger_points import ACCEPT, COMPLETE, FAIL, FINISH, FOLLOW_UP, PREPARE
 from storage import compiled
@@ -41,6 +42,10 @@ UNITS: dict[str, tuple[list[tuple[CommitPoint, ...]], list[int]]] = {
     "a handle and a run are named and completed": ([BEGIN, (STARTED, RUNNING, *ENDS)], [2, 1]),
     "a call that was named completes": ([BEGIN, (STARTED,), ENDS], [2, 0, 1]),
     "a turn ends without its call": ([BEGIN, FAILS[1:]], [2, 0]),
+    "a turn ends with its lease": ([BEGIN, (*ENDS, Release("thread-1", "process-1"))], [2, 2]),
+    "a lease that another process has stays": ([BEGIN, (*ENDS, Release("thread-1", "process-2"))], [2, 2]),
+    "a lease of another thread ends": ([BEGIN, (*ENDS, Release("thread-9", "process-1"))], [2, 1]),
+    "a lease is released alone": ([BEGIN, ENDS, (Release("thread-1", "process-1"),)], [2, 1, 0]),
 }
 
 

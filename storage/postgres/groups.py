@@ -1,5 +1,6 @@
-"""Groups of units on PostgreSQL. Law: a group first locks the rows of all contexts and threads that its steps name, in one
-order, so that each of its statements sees what was committed before; it is told of only when it is known to be committed.
+"""Groups of units on PostgreSQL. Law: a group first locks the rows of all contexts and threads that its steps name, and of the
+tasks to which they append, in one order, so that each of its statements sees what was committed before; it is told of only when
+it is known to be committed.
 
 When the connection is lost behind COMMIT, nobody knows whether the group counts. Each group has a number, which it writes into
 the row of its writer: a new connection reads the row, and waits there for the end of the old transaction.
@@ -283,7 +284,8 @@ def _locks(steps: Sequence[Step]) -> list[Call]:
     """Of the rows that the steps name."""
     contexts, threads = set(), set()
     wholly: set[str] = set()
-    for _, values in steps:
+    logs: set[str] = set()
+    for statement, values in steps:
         context, thread = values.get("context"), values.get("thread")
         if isinstance(context, str):
             contexts.add(context)
@@ -291,10 +293,13 @@ def _locks(steps: Sequence[Step]) -> list[Call]:
                 wholly.add(context)
         if isinstance(thread, str):
             threads.add(thread)
+        if statement is compiled.NEW_EVENTS:
+            logs.add(str(values["task"]))
     named = (
         (sql.LOCK_CONTEXTS, contexts),
         (sql.LOCK_THREADS_OF, wholly),
         (sql.LOCK_THREADS, threads),
+        (sql.LOCK_LOGS, logs),
         (sql.LOCK_TASKS, _looked_at(steps)),
     )
     return [_of(text, ids) for text, ids in named if ids]

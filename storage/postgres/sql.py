@@ -27,6 +27,9 @@ UNDO = prepared("UNDO", Text("ROLLBACK TO SAVEPOINT unit"))
 LOCK_CONTEXTS = _lock("LOCK_CONTEXTS", "context", "id")
 LOCK_THREADS = _lock("LOCK_THREADS", "thread", "id")
 LOCK_THREADS_OF = _lock("LOCK_THREADS_OF", "thread", "context")
+LOCK_LOGS = _lock("LOCK_LOGS", "task", "id")
+"""Two groups that append to one task would otherwise both find the same last event, and give its numbers twice: the rows of the
+log are keyed by their last number."""
 
 # Whoever inserts an event holds, by its foreign key, a lock of its task that conflicts with this one; the trigger that makes
 # deliveries due runs behind that. A task that is locked already is not waited for: its delivery stays due.

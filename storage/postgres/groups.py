@@ -285,6 +285,7 @@ def _locks(steps: Sequence[Step]) -> list[Call]:
     contexts, threads = set(), set()
     wholly: set[str] = set()
     logs: set[str] = set()
+    taken: set[str] = set()
     for statement, values in steps:
         context, thread = values.get("context"), values.get("thread")
         if isinstance(context, str):
@@ -295,11 +296,14 @@ def _locks(steps: Sequence[Step]) -> list[Call]:
             threads.add(thread)
         if statement is compiled.NEW_EVENTS:
             logs.add(str(values["task"]))
+        elif statement is compiled.TAKE_OVER_TURN:
+            taken.add(str(values["turn"]))
     named = (
         (sql.LOCK_CONTEXTS, contexts),
         (sql.LOCK_THREADS_OF, wholly),
         (sql.LOCK_THREADS, threads),
         (sql.LOCK_LOGS, logs),
+        (sql.LOCK_LOGS_OF, taken),
         (sql.LOCK_TASKS, _looked_at(steps)),
     )
     return [_of(text, ids) for text, ids in named if ids]

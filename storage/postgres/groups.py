@@ -34,7 +34,14 @@ _OLD = 7 * 24 * 3600 * 1000
 _LONGEST = 7000
 """Bytes of a notification; the server takes 8000."""
 
-_OF_MORE_TASKS = frozenset({compiled.REQUEST_CANCEL.name, compiled.DELETE_CONTEXT.name, compiled.EXPIRE_CONTEXT.name})
+_OF_MORE_TASKS = frozenset(
+    {
+        compiled.REQUEST_CANCEL.name,
+        compiled.DISPLACE.name,
+        compiled.DELETE_CONTEXT.name,
+        compiled.EXPIRE_CONTEXT.name,
+    }
+)
 """Statements that change tasks that they do not name."""
 
 _LOOKING_FOR_EVENTS = frozenset({compiled.COMPLETE_PUSH.name, compiled.PUT_PUSH.name})

@@ -36,7 +36,7 @@ START_TASK = Write(
 )
 
 NEW_EVENTS = Write(
-    "append the events after the last one of a turn that the holder has",
+    "append the events after the last one",
     insert(event)
     .inline()
     .values(

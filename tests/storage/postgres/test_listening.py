@@ -12,6 +12,7 @@ import pytest
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.leases import Heartbeat, RequestCancel
 from gateway.ledger.port import Changed, Ledger
+from gateway.ledger.threads import Displace
 from gateway.testing.ledger_points import ACCEPT
 from storage.postgres.listening import Listener
 from storage.postgres.session import Session
@@ -91,6 +92,13 @@ async def test_a_commit_that_names_no_task_tells_to_look_where_it_changes_some(d
         await named(one, changes)
         await one.commit(Heartbeat("process-1", 1000, 0))
         await one.commit(RequestCancel(("turn-1",)))
+        await until_told_to_look(changes)
+
+
+async def test_a_commit_that_displaces_turns_of_other_tasks_tells_to_look(database_url: str) -> None:
+    async with opened(database_url) as one, opened(database_url) as two, listening(two) as changes:
+        await named(one, changes)
+        await one.commit(Displace("thread-1", "turn-1"))
         await until_told_to_look(changes)
 
 

@@ -58,8 +58,8 @@ class Journal:
     _channel: Channel
     _task: str
     number: int
-    _holder: str | None = None
-    """The process that has the turn: where another one has taken it over, no event is stored."""
+    holder: str | None = None
+    """The process that has the turn: where another one has taken it over, no event is stored. A paused turn belongs to none."""
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _pending: list[bytes] = field(default_factory=list)
     _points: list[CommitPoint] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Journal:
 
     def appended(self, row: EventRow | None) -> tuple[CommitPoint, ...]:
         """As the function of this name, for a unit in which nothing else finds out that another process has the turn."""
-        return () if row is None else (Append(row, self._holder),)
+        return () if row is None else (Append(row, self.holder),)
 
     def _schedule(self) -> None:
         self._flying = True
@@ -101,7 +101,7 @@ class Journal:
         payloads, points, reactions = self._take()
         row = self._row(payloads, self.number)
         if row is not None:
-            points.append(Append(row, self._holder))
+            points.append(Append(row, self.holder))
         if not points:
             self._flying = False
             return

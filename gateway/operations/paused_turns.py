@@ -91,7 +91,7 @@ class PausedTurns(msgspec.Struct, frozen=True):
         """Stores what has changed of a turn that waits, and runs it if it waits for nothing more. Raises: Conflict."""
         if paused.goes_on:
             task = paused.task
-            journal = self._journal(task.id, paused.number)
+            journal = Journal(self.ledger, self.fanout.hold(task.id), task.id, paused.number)
             self.runner.resume(_turn_run(agent, paused, journal, Preferences()), paused.thread)
         else:
             await self._store(agent, paused)
@@ -133,7 +133,7 @@ class PausedTurns(msgspec.Struct, frozen=True):
         task = paused.task
         push, preferences = (None, Preferences()) if incoming is None else (incoming.push, incoming.preferences)
         besides = () if push is None else (push.on(task.id, self.clock.now()),)
-        journal = self._journal(task.id, paused.number)
+        journal = Journal(self.ledger, self.fanout.hold(task.id), task.id, paused.number)
         run = _turn_run(agent, paused, journal, preferences)
         continues = False
 
@@ -152,10 +152,6 @@ class PausedTurns(msgspec.Struct, frozen=True):
             if not continues:
                 self.fanout.release(task.id)
         return run if continues else None
-
-    def _journal(self, task: str, number: int) -> Journal:
-        """Of a turn that continues in this process, if it does."""
-        return Journal(self.ledger, self.fanout.hold(task), task, number, self.runner.runtime.holder)
 
     async def _asked(self, given: Answers, paused: PausedTurn) -> tuple[AskedCall, ...]:
         """The calls of the round. Where the message names other calls, also the calls of the task that were answered before."""

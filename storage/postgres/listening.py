@@ -234,7 +234,7 @@ _tasks = json.Decoder(list[str]).decode
 
 
 def _joined(payloads: list[str]) -> Changed:
-    """Who may connect to the database may notify, and another version of the gateway may have other words: they tell to look."""
+    """Whoever may connect to the database may notify, as may another version of the gateway: unknown words tell to look."""
     if not all(payloads):
         return None
     try:

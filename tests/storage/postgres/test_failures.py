@@ -15,7 +15,7 @@ from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.leases import Fence, Renew
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
-from gateway.ledger.tasks import Append, EventRow
+from gateway.ledger.tasks import Append, EventRow, PageLimits, TaskFilter
 from gateway.ledger.turns import Accept
 from gateway.testing.ledger_points import ACCEPT, ADA, PREPARE, THREAD
 from storage.postgres import groups
@@ -50,7 +50,7 @@ def event(number: int) -> Append:
     return Append(EventRow("task-1", number, number, b"{}"))
 
 
-async def outcome(commit: Awaitable[None]) -> str:
+async def outcome(commit: Awaitable[object]) -> str:
     """'stored', or the trouble."""
     try:
         await commit
@@ -316,6 +316,20 @@ async def test_a_point_of_a_running_turn_waits_for_a_row_longer_than_one_timeout
             assert not waiting.done()
         assert await waiting == "stored"
         await ledger.commit(NameCall("call-1", "resp-1"))
+
+
+async def test_lists_that_take_long_keep_no_stream_from_its_events(database_url: str) -> None:
+    async with opened(database_url, readers=2) as ledger:
+        await ledger.commit(ACCEPT)
+        async with held(database_url, "LOCK TABLE task"):
+            lists = [
+                asyncio.ensure_future(outcome(ledger.tasks(ADA, "echo", TaskFilter(), PageLimits(10, 1000))))  # noqa: TID251
+                for _ in range(3)
+            ]
+            await until(partial(waits_for_a_row, database_url))
+            async with asyncio.timeout(3):
+                assert await numbers(ledger) == [1]
+        assert await asyncio.gather(*lists) == ["stored"] * 3
 
 
 async def test_what_a_writer_holds_that_falls_silent_is_free_soon_and_its_group_is_not_stored_behind_another(

@@ -216,7 +216,7 @@ class CommandExecutor:
         self._context.call = Ongoing(handle or before.handle, run or before.run)
         journal, names = self._run.live.journal, NameCall(self._run.service_call, handle, run)
         if handle is not None and ownership.is_static(self._context.thread):
-            await journal.commit(lambda row: (names, *appended(row)))
+            await journal.commit(lambda row: (names, *journal.appended(row)))
         else:
             journal.note(names)
 

@@ -58,6 +58,8 @@ class Journal:
     _channel: Channel
     _task: str
     number: int
+    holder: str | None = None
+    """The process that has the turn: where another one has taken it over, no event is stored. A paused turn belongs to none."""
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _pending: list[bytes] = field(default_factory=list)
     _points: list[CommitPoint] = field(default_factory=list)
@@ -87,6 +89,10 @@ class Journal:
         if not self._flying:
             self._schedule()
 
+    def appended(self, row: EventRow | None) -> tuple[CommitPoint, ...]:
+        """As the function of this name, for a unit in which nothing else finds out that another process has the turn."""
+        return () if row is None else (Append(row, self.holder),)
+
     def _schedule(self) -> None:
         self._flying = True
         self._loop.call_soon(self._flush)
@@ -95,7 +101,7 @@ class Journal:
         payloads, points, reactions = self._take()
         row = self._row(payloads, self.number)
         if row is not None:
-            points.append(Append(row))
+            points.append(Append(row, self.holder))
         if not points:
             self._flying = False
             return
@@ -175,6 +181,6 @@ class Journal:
     async def durable(self) -> None:
         """Returns when everything that happened so far is stored and shown. Raises: Conflict, LedgerUnavailable."""
         if self._stored < self.number:
-            await self.commit(appended)
+            await self.commit(self.appended)
         if self._failed is not None:
             raise self._failed

@@ -121,6 +121,8 @@ class TurnRunner:
 
         def stored() -> None:
             run.live.status, self._paused = working, False
+            # From now on the turn is that of a process, which may lose it.
+            run.open_calls, run.live.journal.holder = (), runtime.holder
             context.held.take_lease(thread)
 
         await run.live.journal.commit(unit, final, stored)

@@ -91,9 +91,11 @@ class Reveal(msgspec.Struct, frozen=True):
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Events of a running turn, without any other change."""
+    """Events of a running turn, without any other change. Conflict where another process than the `holder` has the turn by now;
+    without `holder` nobody asks."""
 
     events: EventRow
+    holder: str | None = None
 
 
 class StoredArtifact(msgspec.Struct, frozen=True):

@@ -248,7 +248,7 @@ class MessageIntake(msgspec.Struct, frozen=True):
     def _turn_run(self, incoming: Incoming, made: "Plan") -> TurnRun:
         """The run of the turn, with a hold on the channel of its task."""
         call, accept, message = incoming.call, made.accept, made.accept.message
-        journal = Journal(self.ledger, self.fanout.hold(accept.task), accept.task, made.number)
+        journal = Journal(self.ledger, self.fanout.hold(accept.task), accept.task, made.number, accept.process)
         for payload in made.closed.events if made.closed is not None else ():
             journal.add(payload)
         queued = accept.new_task and made.prepare is None

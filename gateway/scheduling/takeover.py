@@ -116,6 +116,7 @@ class _Takeover(msgspec.Struct, frozen=True):
 
     def _run(self, stored: StoredTask, preferences: Preferences) -> TurnRun:
         task, unfinished = self.unfinished.task, self.unfinished
-        journal = Journal(self.runtime.ledger, self.fanout.hold(task.id), task.id, stored.number)
+        channel = self.fanout.hold(task.id)
+        journal = Journal(self.runtime.ledger, channel, task.id, stored.number, self.runtime.holder)
         live = LiveTask.stored(task, stored.outputs, journal)
         return TurnRun(unfinished.turn, self.agent, unfinished.caller, live, preferences, None, not task.visible)

@@ -80,6 +80,25 @@ class RaceTests:
         winner = await _one_wins(ledger, other, [Append(EventRow("task-1", 2, 2, b"%d" % n)) for n in range(8)])
         same(await other.events("task-1", 1), ((2, b"%d" % winner),))
 
+    async def test_of_rows_of_events_that_begin_alike_one_is_stored(self, ledger: Ledger, other: Ledger) -> None:
+        """However many events each of them has."""
+        await ledger.commit(ACCEPT)
+        rows = [EventRow("task-1", 2, 2 + n % 3, b"\n".join([b"%d" % n] * (1 + n % 3))) for n in range(8)]
+        winner = await _one_wins(ledger, other, [Append(row) for row in rows])
+        numbers = range(2, rows[winner].last + 1)
+        same(await other.events("task-1", 1), tuple((number, b"%d" % winner) for number in numbers))
+
+    async def test_a_process_whose_turn_another_has_taken_over_appends_nothing(
+        self, ledger: Ledger, other: Ledger
+    ) -> None:
+        await ledger.commit(ACCEPT, _BEGUN)
+        await ledger.commit(Append(EventRow("task-1", 2, 2, b"2"), "process-1"))
+        await other.commit(TakeOver("thread-1", 1, "process-2", 20_000, "turn-1", 9001))
+        with pytest.raises(Conflict):
+            await ledger.commit(Append(EventRow("task-1", 3, 3, b"late"), "process-1"))
+        await other.commit(Append(EventRow("task-1", 3, 3, b"3"), "process-2"))
+        same(await ledger.events("task-1", 1), ((2, b"2"), (3, b"3")))
+
     async def test_one_process_gets_the_lease_of_a_dead_one(self, ledger: Ledger, other: Ledger) -> None:
         await ledger.commit(ACCEPT, _BEGUN)
         points = [TakeOver("thread-1", 1, f"process-{n}", 20_000, "turn-1", 9001) for n in range(2, 8)]

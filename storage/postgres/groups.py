@@ -1,5 +1,6 @@
-"""Groups of units on PostgreSQL. Law: a group first locks the rows of all contexts and threads that its steps name, in one
-order, so that each of its statements sees what was committed before; it is told of only when it is known to be committed.
+"""Groups of units on PostgreSQL. Law: a group first locks the rows of all contexts and threads that its steps name, and of the
+tasks to which they append, in one order, so that each of its statements sees what was committed before; it is told of only when
+it is known to be committed.
 
 When the connection is lost behind COMMIT, nobody knows whether the group counts. Each group has a number, which it writes into
 the row of its writer: a new connection reads the row, and waits there for the end of the old transaction.
@@ -33,7 +34,14 @@ _OLD = 7 * 24 * 3600 * 1000
 _LONGEST = 7000
 """Bytes of a notification; the server takes 8000."""
 
-_OF_MORE_TASKS = frozenset({compiled.REQUEST_CANCEL.name, compiled.DELETE_CONTEXT.name, compiled.EXPIRE_CONTEXT.name})
+_OF_MORE_TASKS = frozenset(
+    {
+        compiled.REQUEST_CANCEL.name,
+        compiled.DISPLACE.name,
+        compiled.DELETE_CONTEXT.name,
+        compiled.EXPIRE_CONTEXT.name,
+    }
+)
 """Statements that change tasks that they do not name."""
 
 _LOOKING_FOR_EVENTS = frozenset({compiled.COMPLETE_PUSH.name, compiled.PUT_PUSH.name})
@@ -283,7 +291,9 @@ def _locks(steps: Sequence[Step]) -> list[Call]:
     """Of the rows that the steps name."""
     contexts, threads = set(), set()
     wholly: set[str] = set()
-    for _, values in steps:
+    logs: set[str] = set()
+    taken: set[str] = set()
+    for statement, values in steps:
         context, thread = values.get("context"), values.get("thread")
         if isinstance(context, str):
             contexts.add(context)
@@ -291,10 +301,16 @@ def _locks(steps: Sequence[Step]) -> list[Call]:
                 wholly.add(context)
         if isinstance(thread, str):
             threads.add(thread)
+        if statement is compiled.NEW_EVENTS:
+            logs.add(str(values["task"]))
+        elif statement is compiled.TAKE_OVER_TURN:
+            taken.add(str(values["turn"]))
     named = (
         (sql.LOCK_CONTEXTS, contexts),
         (sql.LOCK_THREADS_OF, wholly),
         (sql.LOCK_THREADS, threads),
+        (sql.LOCK_LOGS, logs),
+        (sql.LOCK_LOGS_OF, taken),
         (sql.LOCK_TASKS, _looked_at(steps)),
     )
     return [_of(text, ids) for text, ids in named if ids]

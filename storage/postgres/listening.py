@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 
 import structlog
-from msgspec import json
+from msgspec import DecodeError, json
 
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.port import Changed
@@ -230,5 +230,14 @@ class _Thread:
             session.close()
 
 
+_tasks = json.Decoder(list[str]).decode
+
+
 def _joined(payloads: list[str]) -> Changed:
-    return frozenset(task for payload in payloads for task in json.decode(payload)) if all(payloads) else None
+    """Whoever may connect to the database may notify, as may another version of the gateway: unknown words tell to look."""
+    if not all(payloads):
+        return None
+    try:
+        return frozenset(task for payload in payloads for task in _tasks(payload))
+    except DecodeError:
+        return None

@@ -28,6 +28,8 @@ class PostgresReaders:
         """The one that read last is the next: the others connect when they are needed."""
         for reader in self._long:
             self._idle.put_nowait(reader)
+        self._pages = asyncio.Semaphore(max(1, long - 1))
+        """Lists read for longest, and leave a connection to streams, deliveries and turns that are taken over."""
         self._closed = False
 
     async def lookup(self, query: Query, values: dict[str, Any]) -> list[Row]:
@@ -50,7 +52,7 @@ class PostgresReaders:
             return await reader.fetch(*[_call(query, values) for query, values in asked])
 
     async def page(self, filters: tuple[bool, ...], values: dict[str, Any], limits: PageLimits) -> TaskPage:
-        async with self._borrowed() as reader:
+        async with self._pages, self._borrowed() as reader:
             return await reader.run(partial(task_page, filters, values, limits))
 
     async def version(self) -> int:

@@ -13,6 +13,11 @@ from gateway.config.settings import Duration, LocalPath, Settings, duration
 
 _EXAMPLE = "postgresql://USER@HOST:5432/DATABASE"
 
+_LONGEST_SILENCE = 2000
+"""Milliseconds between two statements of a transaction, which take less than one. A process that stands still there has to let
+go of its rows before others find its leases expired (two thirds of `lease_timeout` at least), and before these have waited for
+`lock_timeout`."""
+
 
 def _database_url(value: str) -> str:
     try:
@@ -90,8 +95,7 @@ class PostgresSettings(Settings):
             "search_path": self.database_schema,
             "statement_timeout": longest,
             "lock_timeout": _milliseconds(self.lock_timeout),
-            # A connection that is cut in the middle of a transaction lets go of its rows.
-            "idle_in_transaction_session_timeout": longest,
+            "idle_in_transaction_session_timeout": str(min(int(longest), _LONGEST_SILENCE)),
         }
 
 

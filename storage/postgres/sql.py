@@ -27,6 +27,17 @@ UNDO = prepared("UNDO", Text("ROLLBACK TO SAVEPOINT unit"))
 LOCK_CONTEXTS = _lock("LOCK_CONTEXTS", "context", "id")
 LOCK_THREADS = _lock("LOCK_THREADS", "thread", "id")
 LOCK_THREADS_OF = _lock("LOCK_THREADS_OF", "thread", "context")
+LOCK_LOGS = _lock("LOCK_LOGS", "task", "id")
+"""Two groups that append to one task would otherwise both find the same last event, and give its numbers twice: the rows of the
+log are keyed by their last number."""
+LOCK_LOGS_OF = prepared(
+    "LOCK_LOGS_OF",
+    Text(
+        f"SELECT id FROM task WHERE id IN (SELECT task FROM turn WHERE id = ANY({_IDS})) ORDER BY id FOR NO KEY UPDATE",  # noqa: S608
+        ("ids",),
+    ),
+)
+"""Of these turns, which another process gets: what the one before it appends is stored before that, or never."""
 
 # Whoever inserts an event holds, by its foreign key, a lock of its task that conflicts with this one; the trigger that makes
 # deliveries due runs behind that. A task that is locked already is not waited for: its delivery stays due.

@@ -24,8 +24,12 @@ _PAUSE = 1.0
 _TAKEN = frozenset({"40P01", "55P03"})
 """What a statement gets that would have waited too long for a lock, or for one that waits for it."""
 
-_WAIT = ("SET LOCAL lock_timeout = 0", "SET LOCAL statement_timeout = '10min'")
-"""For another process that migrates."""
+_WAIT = (
+    "SET LOCAL lock_timeout = 0",
+    "SET LOCAL statement_timeout = '10min'",
+    "SET LOCAL idle_in_transaction_session_timeout = 0",
+)
+"""For another process that migrates. What a migration computes between its statements takes what it takes."""
 
 _GIVE_WAY = ("SET LOCAL lock_timeout = '1s'", "SET LOCAL statement_timeout = 0")
 """For tables. A statement that has its locks takes what it takes."""

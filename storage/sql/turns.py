@@ -4,7 +4,7 @@ Law, of the statements in all modules: each says how many rows it must change. P
 commit points.
 """
 
-from sqlalchemy import Text, bindparam, case, insert, null, or_, text, update
+from sqlalchemy import Text, and_, bindparam, case, insert, null, or_, text, update
 
 from storage.schema.conditions import CALL_UNDER_WAY, TASK_OPEN, TASK_WAITING, TURN_UNFINISHED
 from storage.schema.tables import event, service_call, task, turn
@@ -43,7 +43,18 @@ NEW_EVENTS = Write(
         **given("task", "last", "payload"),
         # No gap after a lost group: later events are refused as well, by a NULL that the column does not take. For
         # `INSERT ... SELECT` SQLite would make a temporary table for each of these rows.
-        first=case((next_number(event.c.last, matches(event, task="task")) == bindparam("first"), bindparam("first"))),
+        first=case(
+            (
+                and_(
+                    next_number(event.c.last, matches(event, task="task")) == bindparam("first"),
+                    or_(
+                        bindparam("holder", type_=Text).is_(None),
+                        there_is(turn, matches(turn, task="task", process="holder"), turn.c.ended_at.is_(None)),
+                    ),
+                ),
+                bindparam("first"),
+            )
+        ),
     ),
 )
 

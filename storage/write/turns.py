@@ -22,7 +22,7 @@ _ENDS_ALL_TURNS = frozenset({TaskState.CANCELED, TaskState.FAILED, TaskState.REJ
 
 
 def append(point: Append) -> list[Step]:
-    return _events(point.events)
+    return _events(point.events, point.holder)
 
 
 def accept(point: Accept) -> list[Step]:
@@ -219,8 +219,10 @@ def close(point: Close) -> list[Step]:
     return [(compiled.CLOSE_TASK, parameters(point, state=point.state.value)), *_events(point.event)]
 
 
-def _events(row: EventRow | None) -> list[Step]:
+def _events(row: EventRow | None, holder: str | None = None) -> list[Step]:
+    """Of the units in which the events are all that changes a `holder` has to be known; others have fences of their own."""
     if row is None:
         return []
-    values: Values = {"task": row.task, "first": row.first, "last": row.last, "payload": row.payload.decode()}
+    numbers = {"first": row.first, "last": row.last}
+    values: Values = {"task": row.task, **numbers, "payload": row.payload.decode(), "holder": holder}
     return [(compiled.NEW_EVENTS, values)]

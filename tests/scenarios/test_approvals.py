@@ -258,6 +258,15 @@ async def test_112_an_approved_call_runs_once_and_is_answered_once(
     settled(core)
 
 
+async def test_112_a_turn_that_goes_on_ends_only_in_the_process_that_has_it(core: Core) -> None:
+    """A process that stood still may end it when another one has taken it over."""
+    setup(core, G, asks("r1", PAY), says("done"))
+    task = await start(core)
+    await reply(core, task.id, yes(one(task)))
+    [finish] = core.ledger.stored(Finish)
+    assert finish.process == core.runner.runtime.holder
+
+
 @BOTH_WAYS
 async def test_113_the_same_decision_again_changes_nothing_whenever_it_comes(core: Core, streaming: bool) -> None:
     _, tools = setup(core, G, asks("r1", PAY, call("c3", "pay_more")), says("done", "r2"))

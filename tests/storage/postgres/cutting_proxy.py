@@ -18,6 +18,8 @@ class Cut(Enum):
     """The server gets it, and its answer is lost."""
     SWALLOWED = auto()
     """The server never gets it, and the connection stays open."""
+    HELD = auto()
+    """The server gets it when it is `released`."""
 
 
 @dataclass(slots=True)
@@ -29,6 +31,7 @@ class CuttingProxy:
     cuts: int = 0
     closed: bool = False
     port: int = 0
+    released: asyncio.Event = field(default_factory=asyncio.Event)
     _open: set[asyncio.StreamWriter] = field(default_factory=set)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -67,7 +70,9 @@ class CuttingProxy:
                 if cut is Cut.BEFORE:
                     writer.transport.abort()
                     back.transport.abort()
-                return
+                if cut is not Cut.HELD:
+                    return
+                await self.released.wait()
             back.write(data)
             await back.drain()
         back.close()

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from gateway.ledger.calls import NameCall
 from gateway.ledger.errors import Conflict, LedgerUnavailable
+from gateway.ledger.leases import Fence, Renew
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
-from gateway.ledger.tasks import Append, EventRow
+from gateway.ledger.tasks import Append, EventRow, PageLimits, TaskFilter
 from gateway.ledger.turns import Accept
 from gateway.testing.ledger_points import ACCEPT, ADA, PREPARE, THREAD
 from storage.postgres import groups
@@ -49,7 +50,7 @@ def event(number: int) -> Append:
     return Append(EventRow("task-1", number, number, b"{}"))
 
 
-async def outcome(commit: Awaitable[None]) -> str:
+async def outcome(commit: Awaitable[object]) -> str:
     """'stored', or the trouble."""
     try:
         await commit
@@ -317,6 +318,20 @@ async def test_a_point_of_a_running_turn_waits_for_a_row_longer_than_one_timeout
         await ledger.commit(NameCall("call-1", "resp-1"))
 
 
+async def test_lists_that_take_long_keep_no_stream_from_its_events(database_url: str) -> None:
+    async with opened(database_url, readers=2) as ledger:
+        await ledger.commit(ACCEPT)
+        async with held(database_url, "LOCK TABLE task"):
+            lists = [
+                asyncio.ensure_future(outcome(ledger.tasks(ADA, "echo", TaskFilter(), PageLimits(10, 1000))))  # noqa: TID251
+                for _ in range(3)
+            ]
+            await until(partial(waits_for_a_row, database_url))
+            async with asyncio.timeout(3):
+                assert await numbers(ledger) == [1]
+        assert await asyncio.gather(*lists) == ["stored"] * 3
+
+
 async def test_what_a_writer_holds_that_falls_silent_is_free_soon_and_its_group_is_not_stored_behind_another(
     database_url: str,
 ) -> None:
@@ -335,6 +350,43 @@ async def test_what_a_writer_holds_that_falls_silent_is_free_soon_and_its_group_
             await late
         await silent.commit(event(3))
         assert await numbers(silent) == [1, 2, 3]
+
+
+async def test_what_a_writer_holds_that_falls_silent_keeps_no_other_from_its_rows_for_as_long_as_a_lock_may_last(
+    database_url: str,
+) -> None:
+    """As a process that stands still while it renews its leases: whoever takes its turns over renews leases of its own."""
+    async with (
+        cutting_proxy(database_url) as (proxy, url),
+        opened(url) as silent,
+        opened(database_url, lock_timeout="4s") as other,
+    ):
+        await silent.commit(ACCEPT)
+        proxy.next = Cut.SWALLOWED
+        late = asyncio.ensure_future(silent.commit(Renew(("thread-1",), "process-1", 1000)))  # noqa: TID251
+        await until(lambda: proxy.cuts == 1)
+        assert await outcome(other.commit(Fence("thread-1", 0, 1000))) == "stored"
+        await late
+
+
+async def test_two_writers_that_append_to_one_task_at_a_time_give_no_number_twice(database_url: str) -> None:
+    """As a process that stood still between its statements and their COMMIT, and the one that has its turn since."""
+    async with (
+        cutting_proxy(database_url) as (proxy, url),
+        opened(url) as late,
+        opened(database_url) as other,
+    ):
+        await late.commit(ACCEPT)
+        proxy.next = Cut.HELD
+        three = asyncio.ensure_future(late.commit(Append(EventRow("task-1", 2, 4, b"{}\n{}\n{}"))))  # noqa: TID251
+        await until(lambda: proxy.cuts == 1)
+        one = asyncio.ensure_future(other.commit(event(2)))  # noqa: TID251
+        await until(lambda: one.done() or waits_for_a_row(database_url))
+        proxy.released.set()
+        await three
+        with pytest.raises(Conflict):
+            await one
+        assert await numbers(other) == [1, 2, 3, 4]
 
 
 async def test_two_writers_that_wait_for_each_other_are_both_served(database_url: str) -> None:

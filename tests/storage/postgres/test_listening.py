@@ -12,6 +12,7 @@ import pytest
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.leases import Heartbeat, RequestCancel
 from gateway.ledger.port import Changed, Ledger
+from gateway.ledger.threads import Displace
 from gateway.testing.ledger_points import ACCEPT
 from storage.postgres.listening import Listener
 from storage.postgres.session import Session
@@ -94,10 +95,25 @@ async def test_a_commit_that_names_no_task_tells_to_look_where_it_changes_some(d
         await until_told_to_look(changes)
 
 
+async def test_a_commit_that_displaces_turns_of_other_tasks_tells_to_look(database_url: str) -> None:
+    async with opened(database_url) as one, opened(database_url) as two, listening(two) as changes:
+        await named(one, changes)
+        await one.commit(Displace("thread-1", "turn-1"))
+        await until_told_to_look(changes)
+
+
 async def test_a_group_of_more_tasks_than_a_notification_names_tells_to_look(database_url: str) -> None:
     async with opened(database_url) as one, opened(database_url) as two, listening(two) as changes:
         await named(one, changes)
         await one.commit(*(context(number) for number in range(1000, 2000)))
+        await until_told_to_look(changes)
+
+
+@pytest.mark.parametrize("word", ["hello", "5", '{"task": 1}', "[1]"])
+async def test_a_notification_that_no_gateway_of_this_version_sends_tells_to_look(database_url: str, word: str) -> None:
+    async with opened(database_url) as ledger, listening(ledger) as changes:
+        await named(ledger, changes)
+        await asyncio.to_thread(run, database_url, "SELECT pg_notify('a2a_gateway_ledger', %s)", word)
         await until_told_to_look(changes)
 
 

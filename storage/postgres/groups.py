@@ -7,7 +7,7 @@ the row of its writer: a new connection reads the row, and waits there for the e
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
@@ -38,6 +38,8 @@ _OF_MORE_TASKS = frozenset({compiled.REQUEST_CANCEL.name, compiled.DELETE_CONTEX
 
 _LOOKING_FOR_EVENTS = frozenset({compiled.COMPLETE_PUSH.name, compiled.PUT_PUSH.name})
 """Statements behind which a delivery may wait for the next event."""
+
+_APPENDING = frozenset({compiled.NEW_EVENTS.name})
 
 _WHAT = "the database did not commit"
 
@@ -295,20 +297,21 @@ def _locks(steps: Sequence[Step]) -> list[Call]:
         (sql.LOCK_CONTEXTS, contexts),
         (sql.LOCK_THREADS_OF, wholly),
         (sql.LOCK_THREADS, threads),
-        (sql.LOCK_TASKS, _looked_at(steps)),
+        (sql.LOCK_LOGS, _tasks_of(steps, _APPENDING)),
+        (sql.LOCK_TASKS, _tasks_of(steps, _LOOKING_FOR_EVENTS)),
     )
     return [_of(text, ids) for text, ids in named if ids]
 
 
 def _last(steps: Sequence[Step]) -> list[Call]:
     """What follows the steps."""
-    tasks = _looked_at(steps)
+    tasks = _tasks_of(steps, _LOOKING_FOR_EVENTS)
     return [_of(sql.KEEP_DUE, tasks)] if tasks else []
 
 
-def _looked_at(steps: Sequence[Step]) -> set[str]:
-    """The tasks of which a step says that there is no event to deliver."""
-    return {str(values["task"]) for statement, values in steps if statement.name in _LOOKING_FOR_EVENTS}
+def _tasks_of(steps: Sequence[Step], statements: Collection[str]) -> set[str]:
+    """The tasks that these statements name."""
+    return {str(values["task"]) for statement, values in steps if statement.name in statements}
 
 
 def _of(text: Prepared, ids: Iterable[str]) -> Call:

@@ -28,7 +28,11 @@ LOCK_CONTEXTS = _lock("LOCK_CONTEXTS", "context", "id")
 LOCK_THREADS = _lock("LOCK_THREADS", "thread", "id")
 LOCK_THREADS_OF = _lock("LOCK_THREADS_OF", "thread", "context")
 
-# Whoever inserts an event holds, by its foreign key, a lock of its task that conflicts with this one; the trigger that makes
+LOCK_LOGS = _lock("LOCK_LOGS", "task", "id")
+"""Of tasks to which events are appended. Two that append at once would both see the same last event, and which of them has the
+lease says nothing of what the other has not yet committed. The foreign key of the event locks the row anyway."""
+
+# Whoever appends an event holds a lock of its task that conflicts with this one; the trigger that makes
 # deliveries due runs behind that. A task that is locked already is not waited for: its delivery stays due.
 _BUSY = "a2a_gateway.busy"
 LOCK_TASKS = prepared(

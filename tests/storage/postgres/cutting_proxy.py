@@ -18,17 +18,21 @@ class Cut(Enum):
     """The server gets it, and its answer is lost."""
     SWALLOWED = auto()
     """The server never gets it, and the connection stays open."""
+    HELD = auto()
+    """The server gets it when the proxy lets it go."""
 
 
 @dataclass(slots=True)
 class CuttingProxy:
-    """`next` is what happens to the next COMMIT, None for nothing. `cuts` counts. While `closed`, nobody gets in."""
+    """`next` is what happens to the next COMMIT, None for nothing. `cuts` counts. While `closed`, nobody gets in. `let_go` ends
+    the wait of a COMMIT that is held."""
 
     server: tuple[str, int]
     next: Cut | None = None
     cuts: int = 0
     closed: bool = False
     port: int = 0
+    let_go: asyncio.Event = field(default_factory=asyncio.Event)
     _open: set[asyncio.StreamWriter] = field(default_factory=set)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -67,7 +71,9 @@ class CuttingProxy:
                 if cut is Cut.BEFORE:
                     writer.transport.abort()
                     back.transport.abort()
-                return
+                if cut is not Cut.HELD:
+                    return
+                await self.let_go.wait()
             back.write(data)
             await back.drain()
         back.close()

@@ -337,6 +337,23 @@ async def test_what_a_writer_holds_that_falls_silent_is_free_soon_and_its_group_
         assert await numbers(silent) == [1, 2, 3]
 
 
+async def test_events_of_two_writers_of_one_task_never_overlap(database_url: str) -> None:
+    """As one that stood still between its events and their COMMIT, wakes, and goes on behind another that took over."""
+    async with cutting_proxy(database_url) as (proxy, url), opened(url) as late, opened(database_url) as other:
+        await late.commit(ACCEPT)
+        proxy.next = Cut.HELD
+        several = asyncio.ensure_future(late.commit(Append(EventRow("task-1", 2, 4, b"{}\n{}\n{}"))))  # noqa: TID251
+        await until(lambda: proxy.cuts == 1)
+        following = asyncio.ensure_future(other.commit(event(2)))  # noqa: TID251
+        while not (following.done() or await asyncio.to_thread(waits_for_a_row, database_url)):
+            await asyncio.sleep(0.01)
+        proxy.let_go.set()
+        await several
+        with pytest.raises(Conflict):
+            await following
+        assert await numbers(other) == [1, 2, 3, 4]
+
+
 async def test_two_writers_that_wait_for_each_other_are_both_served(database_url: str) -> None:
     """The server ends one of them, which is tried again."""
     async with opened(database_url) as ledger, await psycopg.AsyncConnection.connect(database_url) as other:

@@ -1,5 +1,5 @@
-"""Groups of units on PostgreSQL. Law: a group first locks the rows of all contexts and threads that its steps name, in one
-order, so that each of its statements sees what was committed before; it is told of only when it is known to be committed.
+"""Groups of units on PostgreSQL. Law: a group first locks the rows of all contexts and threads that its steps name, and of the
+tasks to whose logs they append, in one order, so that each of its statements sees what was committed before; it is told of only when it is known to be committed.
 
 When the connection is lost behind COMMIT, nobody knows whether the group counts. Each group has a number, which it writes into
 the row of its writer: a new connection reads the row, and waits there for the end of the old transaction.
@@ -7,14 +7,15 @@ the row of its writer: a new connection reads the row, and waits there for the e
 
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from storage import compiled
 from storage.postgres import sql
-from storage.postgres.errors import Behind, Failure, Lost, conflicts, transient, unavailable, unfit
+from storage.postgres.errors import Behind, Failure, Lost, Standby, conflicts, transient, unavailable, unfit
 from storage.postgres.session import Outcome as Answer
 from storage.postgres.session import Session
 from storage.postgres.text import Call, Prepared, bound
@@ -135,10 +136,12 @@ class GroupStore:
         """A connection to a server that has all that was confirmed. Any thread may call it. Raises: Lost, Failure."""
         confirmed = self._number
         session = self._connect()
-        rows = session.one(self._call(sql.NUMBER))
-        if self._lags(None if not rows else rows[0][0], confirmed):
-            session.close()
-            raise Behind
+        with _kept(session):
+            [(latest, recovers)] = session.one(self._call(sql.NUMBER))
+            if recovers:
+                raise Standby
+            if self._lags(latest, confirmed):
+                raise Behind
         return session
 
     # --- the connection ---
@@ -148,13 +151,13 @@ class GroupStore:
         if self._session is None or not self._session.usable:
             self._session = None
             session = self._connect()
-            latest = self._look(session)
-            if self._lags(latest, self._number):
-                session.close()
-                raise Behind
-            if latest is None:
-                self._enter(session)
-                self._look(session)
+            with _kept(session):
+                latest = self._look(session)
+                if self._lags(latest, self._number):
+                    raise Behind
+                if latest is None:
+                    self._enter(session)
+                    self._look(session)
             self._session = session
         return self._session
 
@@ -267,6 +270,16 @@ class GroupStore:
                 raise Behind
             [(said,)] = answer.rows
             self.time = ServerTime(said, time.monotonic())
+
+
+@contextmanager
+def _kept(session: Session) -> Iterator[None]:
+    """A connection that fails in the block is closed: an error leads to it, and may live for long."""
+    try:
+        yield
+    except (Failure, Lost):
+        session.close()
+        raise
 
 
 _LOOK = bound(sql.NOTIFY, {"payload": ""})

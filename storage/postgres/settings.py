@@ -65,8 +65,10 @@ class PostgresSettings(Settings):
 
     def conninfo(self, *, options: bool) -> str:
         """The connection string of libpq. With `options` the server's settings go with it, which a pooler refuses or drops."""
-        from psycopg.conninfo import make_conninfo
+        from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+        own = conninfo_to_dict(self.url).get("options") or ""
+        limits = " ".join(f"-c {name}={value}" for name, value in self.limits.items())
         given = {
             "password": None if self.password is None else self.password.get_secret_value(),
             "sslmode": self.tls,
@@ -79,19 +81,20 @@ class PostgresSettings(Settings):
             **{name: value for name, value in given.items() if value is not None},
             application_name=self.application_name,
             client_encoding="UTF8",
-            **({"options": " ".join(f"-c {name}={value}" for name, value in self.limits.items())} if options else {}),
+            **({"options": f"{own} {limits}".strip()} if options else {}),
         )
 
     @property
     def limits(self) -> dict[str, str]:
         """The server's settings for a connection."""
-        longest = _milliseconds(self.statement_timeout)
+        longest, wait = _milliseconds(self.statement_timeout), _milliseconds(self.lock_timeout)
         return {
             "search_path": self.database_schema,
             "statement_timeout": longest,
-            "lock_timeout": _milliseconds(self.lock_timeout),
-            # A connection that is cut in the middle of a transaction lets go of its rows.
-            "idle_in_transaction_session_timeout": longest,
+            "lock_timeout": wait,
+            # A gateway that is cut off, or stands still, in the middle of a transaction lets go of its rows before those who
+            # wait for them give up: their whole groups would.
+            "idle_in_transaction_session_timeout": min(longest, wait, key=int),
         }
 
 

@@ -70,7 +70,8 @@ NEW_WRITER = plain(
 LATEST_GROUP = plain("SELECT number, server_time() FROM ledger_writer WHERE id = $1 FOR UPDATE", "writer")
 """Waits for a transaction of the same writer whose connection was lost, and, as it locks a row, for synchronous standbys: what
 it finds they have as well."""
-NUMBER = plain("SELECT number FROM ledger_writer WHERE id = $1", "writer")
+NUMBER = plain("SELECT (SELECT number FROM ledger_writer WHERE id = $1), pg_is_in_recovery()", "writer")
+"""Of the latest group, NULL where there is none; and whether the server is a standby."""
 FORGET_WRITERS = plain("DELETE FROM ledger_writer WHERE seen_at < server_time() - $1", "age")
 
 _CURSOR = "page"

@@ -110,5 +110,7 @@ async def cutting_proxy(url: str) -> AsyncGenerator[tuple[CuttingProxy, str], No
     proxy.port = server.sockets[0].getsockname()[1]
     credentials = parts.netloc.rpartition("@")[0]
     async with server:
-        yield proxy, parts._replace(netloc=f"{credentials}@127.0.0.1:{proxy.port}").geturl()
-        proxy.cut_all()
+        try:
+            yield proxy, parts._replace(netloc=f"{credentials}@127.0.0.1:{proxy.port}").geturl()
+        finally:
+            proxy.cut_all()

@@ -1,7 +1,9 @@
 """A server that goes away, that waits, or that has lost something: what was acknowledged is there, what was refused is not."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable
+import gc
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Iterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -15,9 +17,11 @@ from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import Append, EventRow
+from gateway.ledger.threads import DeleteOrphan, KeepHandle
 from gateway.ledger.turns import Accept
 from gateway.testing.ledger_points import ACCEPT, ADA, PREPARE, THREAD
 from storage.postgres import groups
+from storage.postgres.errors import Failure
 from storage.postgres.ledger import open_ledger
 from storage.postgres.settings import PostgresSettings
 from tests.storage.postgres.cutting_proxy import Cut, cutting_proxy
@@ -238,6 +242,14 @@ async def test_behind_a_pooler_such_a_server_is_noticed_without_a_lost_connectio
             assert await numbers(ledger) == [1, 2]
 
 
+@pytest.fixture
+def no_garbage_collection() -> Iterator[None]:
+    """Of a gateway it is rare."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 async def test_a_group_that_counts_after_all_does_not_lend_its_number_to_another(database_url: str) -> None:
     """The answer to a COMMIT is lost, a server that lacks it takes over, and the first one comes back."""
     async with cutting_proxy(database_url) as (proxy, url), opened(url) as ledger:
@@ -271,6 +283,53 @@ async def test_a_gateway_that_wrote_nothing_for_so_long_that_its_row_was_deleted
         await ledger.commit(event(2))
         await ledger.commit(event(3))
         assert await numbers(ledger) == [1, 2, 3]
+
+
+async def test_a_connection_that_cannot_tell_what_counts_is_not_left_open(
+    database_url: str, no_garbage_collection: None
+) -> None:
+    """The answer to a COMMIT is lost, and the row that says whether it counts is held."""
+    async with cutting_proxy(database_url) as (proxy, url), opened(url, lock_timeout="100ms") as ledger:
+        await ledger.commit(ACCEPT)
+        proxy.next, proxy.closed = Cut.BEFORE, True
+        doubted = submitted(ledger, replace(PREPARE, event=None))
+        await until(lambda: proxy.cuts == 1)
+        async with held(database_url, "SELECT 1 FROM ledger_writer FOR UPDATE"):
+            proxy.closed = False
+            for number in range(2, 8):
+                assert await outcome(ledger.commit(context(number))) in {"locked", "unavailable"}
+            named = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s"
+            [(connections,)] = await asyncio.to_thread(run, database_url, named, "a2a-gateway")
+            assert connections <= 2
+        assert await doubted == "stored"
+
+
+async def test_a_long_handle_is_deleted_like_any_other_and_its_group_is_stored(database_url: str) -> None:
+    """An index of the server takes no more than 2,700 bytes that cannot be compressed."""
+    handle = secrets.token_hex(4000)
+    async with opened(database_url) as ledger:
+        await ledger.commit(ACCEPT)
+        told = await asyncio.gather(
+            outcome(ledger.commit(context(2))),
+            outcome(ledger.commit(DeleteOrphan("thread-1", "echo", handle, 1), DeleteOrphan("thread-1", "echo", "r", 1))),
+            outcome(ledger.commit(context(3))),
+        )
+        assert told == ["stored"] * 3
+        assert {deletion.handle for deletion in await ledger.deletions(10)} == {handle, "r"}
+        await ledger.commit(KeepHandle("thread-1", handle))
+        assert [deletion.handle for deletion in await ledger.deletions(10)] == ["r"]
+
+
+async def test_a_value_that_no_index_takes_fails_alone(database_url: str) -> None:
+    async with opened(database_url) as ledger:
+        await ledger.commit(ACCEPT)
+        unfit = ledger.commit(replace(context(2), context_public=secrets.token_hex(4000)))
+        told = await asyncio.gather(
+            outcome(ledger.commit(context(3))), unfit, outcome(ledger.commit(context(4))), return_exceptions=True
+        )
+        assert [told[0], told[2]] == ["stored", "stored"]
+        assert isinstance(told[1], Failure)
+        await ledger.ready()
 
 
 # --- rows that others hold
@@ -317,13 +376,14 @@ async def test_a_point_of_a_running_turn_waits_for_a_row_longer_than_one_timeout
         await ledger.commit(NameCall("call-1", "resp-1"))
 
 
+@pytest.mark.parametrize("limit", ["statement_timeout", "lock_timeout"])
 async def test_what_a_writer_holds_that_falls_silent_is_free_soon_and_its_group_is_not_stored_behind_another(
-    database_url: str,
+    database_url: str, limit: str
 ) -> None:
     """As a process that stands still between its statements and their COMMIT."""
     async with (
         cutting_proxy(database_url) as (proxy, url),
-        opened(url, statement_timeout="500ms") as silent,
+        opened(url, **{limit: "500ms"}) as silent,
         opened(database_url) as other,
     ):
         await silent.commit(ACCEPT)

@@ -1,5 +1,6 @@
 """Groups of units on PostgreSQL. Law: a group first locks the rows of all contexts and threads that its steps name, and of the
-tasks to whose logs they append, in one order, so that each of its statements sees what was committed before; it is told of only when it is known to be committed.
+tasks to whose logs they append, in one order, so that each of its statements sees what was committed before; it is told of only
+when it is known to be committed.
 
 When the connection is lost behind COMMIT, nobody knows whether the group counts. Each group has a number, which it writes into
 the row of its writer: a new connection reads the row, and waits there for the end of the old transaction.

@@ -11,6 +11,9 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from gateway.config.settings import Duration, LocalPath, Settings, duration
 
+_SHORTEST_IDLE = 1.0
+"""Seconds that a transaction may wait for a gateway at work."""
+
 _EXAMPLE = "postgresql://USER@HOST:5432/DATABASE"
 
 
@@ -87,14 +90,15 @@ class PostgresSettings(Settings):
     @property
     def limits(self) -> dict[str, str]:
         """The server's settings for a connection."""
-        longest, wait = _milliseconds(self.statement_timeout), _milliseconds(self.lock_timeout)
+        longest = _milliseconds(self.statement_timeout)
+        idle = _milliseconds(min(self.statement_timeout, max(self.lock_timeout, _SHORTEST_IDLE)))
         return {
             "search_path": self.database_schema,
             "statement_timeout": longest,
-            "lock_timeout": wait,
+            "lock_timeout": _milliseconds(self.lock_timeout),
             # A gateway that is cut off, or stands still, in the middle of a transaction lets go of its rows before those who
             # wait for them give up: their whole groups would.
-            "idle_in_transaction_session_timeout": min(longest, wait, key=int),
+            "idle_in_transaction_session_timeout": idle,
         }
 
 

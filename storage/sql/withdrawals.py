@@ -22,7 +22,9 @@ _LAST_OF_TASK = limited(
     .order_by(turn.c.number.desc(), service_call.c.round.desc(), service_call.c.attempt.desc())
 ).scalar_subquery()
 
-_ID = thread.c.id + literal_column("' '") + short(service_call.c.handle_out + literal_column("' '") + service_call.c.run)
+_ID = (
+    thread.c.id + literal_column("' '") + short(service_call.c.handle_out + literal_column("' '") + service_call.c.run)
+)
 
 WITHDRAW = Write(
     "queue what the last call of the task has left waiting at its backend",

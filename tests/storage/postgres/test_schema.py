@@ -114,7 +114,8 @@ def guest_url(empty_database_url: str) -> Iterator[str]:
     name = f"guest_{secrets.token_hex(4)}"
     changed(empty_database_url, f"CREATE ROLE {name} LOGIN PASSWORD 'word'")
     changed(empty_database_url, f"GRANT USAGE, CREATE ON SCHEMA public TO {name}")
-    yield urlsplit(empty_database_url)._replace(netloc=f"{name}:word@{empty_database_url.rpartition('@')[2].partition('/')[0]}").geturl()
+    parts = urlsplit(empty_database_url)
+    yield parts._replace(netloc=f"{name}:word@{parts.hostname}:{parts.port}").geturl()
     changed(empty_database_url, f"DROP OWNED BY {name}")
     changed(empty_database_url, f"DROP ROLE {name}")
 

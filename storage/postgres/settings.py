@@ -11,6 +11,10 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from gateway.config.settings import Duration, LocalPath, Settings, duration
 
+DIRECT = "a2a_gateway.direct"
+"""A setting of the server that only a connection string of `PostgresSettings` gives, and that a pooler does not pass on. The
+limits may be those of the user as well."""
+
 _SHORTEST_IDLE = 1.0
 """Seconds that a transaction may wait for a gateway at work."""
 
@@ -71,7 +75,7 @@ class PostgresSettings(Settings):
         from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
         own = conninfo_to_dict(self.url).get("options") or ""
-        limits = " ".join(f"-c {name}={value}" for name, value in self.limits.items())
+        limits = " ".join(f"-c {name}={value}" for name, value in {**self.limits, DIRECT: "on"}.items())
         given = {
             "password": None if self.password is None else self.password.get_secret_value(),
             "sslmode": self.tls,

@@ -1,6 +1,7 @@
 """What a store on PostgreSQL runs besides the statements and queries of the ledger."""
 
 from storage.postgres.compiled import TEXTS
+from storage.postgres.settings import DIRECT
 from storage.postgres.text import Prepared, Text, bound, plain, prepared
 
 PREPARED: dict[str, Prepared] = {name: prepared(name, text) for name, text in TEXTS.items()}
@@ -85,7 +86,8 @@ def cursor_of(name: str) -> Prepared:
 
 NEXT_TASKS = bound(prepared("NEXT_TASKS", Text(f"FETCH 32 FROM {_CURSOR}")), {})
 
-LOCK_TIMEOUT = plain("SELECT setting FROM pg_settings WHERE name = 'lock_timeout'")
+IS_DIRECT = plain(f"SELECT coalesce(current_setting('{DIRECT}', true), '') = 'on'")
+"""Whether the settings of the connection string have arrived at the server."""
 
 LIMITS = plain(
     "SELECT set_config('search_path', $1, true), set_config('statement_timeout', $2, true), "

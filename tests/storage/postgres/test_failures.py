@@ -20,10 +20,11 @@ from gateway.ledger.tasks import Append, EventRow
 from gateway.ledger.threads import DeleteOrphan, KeepHandle
 from gateway.ledger.turns import Accept
 from gateway.testing.ledger_points import ACCEPT, ADA, PREPARE, THREAD
-from storage.postgres import groups
+from storage.postgres import groups, session
 from storage.postgres.errors import Failure
 from storage.postgres.ledger import open_ledger
 from storage.postgres.settings import PostgresSettings
+from storage.postgres.text import bound, plain
 from tests.storage.postgres.cutting_proxy import Cut, cutting_proxy
 from tests.support.polling import until
 from tests.support.pooler import pooled
@@ -121,6 +122,21 @@ async def test_a_commit_whose_answer_is_lost_is_stored_once_and_acknowledged(
         found = await asyncio.to_thread(run, database_url, "SELECT task, last FROM event ORDER BY task, last")
         expected = [("task-1", number) for number in range(1, 6 if patient else 2)]
         assert found == expected + ([] if patient else [(f"task-{number}", 1) for number in range(2, 6)])
+
+
+def test_a_connection_whose_answers_were_not_all_read_is_not_used_again(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next reader would get the rest of them."""
+
+    def fails(_: bytes) -> str:
+        raise MemoryError
+
+    made = session.Session(PostgresSettings(url=database_url).conninfo(options=True), 5.0, 30.0, prepares=True)
+    monkeypatch.setitem(session._DECODERS, 25, fails)
+    with pytest.raises(MemoryError):
+        made.run([bound(plain("SELECT CAST('of one' AS text)"), {}), bound(plain("SELECT 1"), {})])
+    assert not made.usable
 
 
 async def test_a_group_in_doubt_waits_until_the_server_can_say(database_url: str) -> None:

@@ -29,6 +29,15 @@ class Behind(Lost):
         )
 
 
+class Standby(Lost):
+    """The server follows another one: what is confirmed there comes here later."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the server is a standby, where nothing is read: name the one that takes writes, or target_session_attrs=read-write"
+        )
+
+
 class Unfit(Exception):
     """A value that no column can hold."""
 
@@ -45,7 +54,9 @@ _TROUBLES = {
     "XX002": "failing",
 }
 
-_INTEGRITY, _DATA, _OUTDATED = "23", "22", "0A000"
+_INTEGRITY = "23"
+_UNFIT = ("22", "54")
+"""Classes of what a value is to blame for: that no column holds it, or that it is longer than an index takes."""
 
 _TRANSIENT = frozenset({"40001", "40P01"})
 """What one of two transactions gets that wait for each other."""
@@ -56,7 +67,7 @@ def conflicts(failure: Failure) -> bool:
 
 
 def unfit(failure: Failure) -> bool:
-    return failure.state.startswith(_DATA)
+    return failure.state.startswith(_UNFIT)
 
 
 def transient(failure: Failure) -> bool:

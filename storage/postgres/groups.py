@@ -1,6 +1,6 @@
 """Groups of units on PostgreSQL. Law: a group first locks the rows of all contexts and threads that its steps name, and of the
-tasks to which they append, in one order, so that each of its statements sees what was committed before; it is told of only when
-it is known to be committed.
+tasks to whose logs they append, in one order, so that each of its statements sees what was committed before; it is told of only
+when it is known to be committed.
 
 When the connection is lost behind COMMIT, nobody knows whether the group counts. Each group has a number, which it writes into
 the row of its writer: a new connection reads the row, and waits there for the end of the old transaction.
@@ -8,14 +8,15 @@ the row of its writer: a new connection reads the row, and waits there for the e
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from storage import compiled
 from storage.postgres import sql
-from storage.postgres.errors import Behind, Failure, Lost, conflicts, transient, unavailable, unfit
+from storage.postgres.errors import Behind, Failure, Lost, Standby, conflicts, transient, unavailable, unfit
 from storage.postgres.session import Outcome as Answer
 from storage.postgres.session import Session
 from storage.postgres.text import Call, Prepared, bound
@@ -46,6 +47,8 @@ _OF_MORE_TASKS = frozenset(
 
 _LOOKING_FOR_EVENTS = frozenset({compiled.COMPLETE_PUSH.name, compiled.PUT_PUSH.name})
 """Statements behind which a delivery may wait for the next event."""
+
+_APPENDING = frozenset({compiled.NEW_EVENTS.name})
 
 _WHAT = "the database did not commit"
 
@@ -141,10 +144,12 @@ class GroupStore:
         """A connection to a server that has all that was confirmed. Any thread may call it. Raises: Lost, Failure."""
         confirmed = self._number
         session = self._connect()
-        rows = session.one(self._call(sql.NUMBER))
-        if self._lags(None if not rows else rows[0][0], confirmed):
-            session.close()
-            raise Behind
+        with _kept(session):
+            [(latest, recovers)] = session.one(self._call(sql.NUMBER))
+            if recovers:
+                raise Standby
+            if self._lags(latest, confirmed):
+                raise Behind
         return session
 
     # --- the connection ---
@@ -154,13 +159,13 @@ class GroupStore:
         if self._session is None or not self._session.usable:
             self._session = None
             session = self._connect()
-            latest = self._look(session)
-            if self._lags(latest, self._number):
-                session.close()
-                raise Behind
-            if latest is None:
-                self._enter(session)
-                self._look(session)
+            with _kept(session):
+                latest = self._look(session)
+                if self._lags(latest, self._number):
+                    raise Behind
+                if latest is None:
+                    self._enter(session)
+                    self._look(session)
             self._session = session
         return self._session
 
@@ -275,6 +280,16 @@ class GroupStore:
             self.time = ServerTime(said, time.monotonic())
 
 
+@contextmanager
+def _kept(session: Session) -> Iterator[None]:
+    """A connection that fails in the block is closed: an error leads to it, and may live for long."""
+    try:
+        yield
+    except (Failure, Lost):
+        session.close()
+        raise
+
+
 _LOOK = bound(sql.NOTIFY, {"payload": ""})
 _COMMIT, _ROLLBACK = bound(sql.COMMIT, {}), bound(sql.ROLLBACK, {})
 _SAVEPOINT, _RELEASE, _UNDO = bound(sql.SAVEPOINT, {}), bound(sql.RELEASE, {}), bound(sql.UNDO, {})
@@ -291,7 +306,6 @@ def _locks(steps: Sequence[Step]) -> list[Call]:
     """Of the rows that the steps name."""
     contexts, threads = set(), set()
     wholly: set[str] = set()
-    logs: set[str] = set()
     taken: set[str] = set()
     for statement, values in steps:
         context, thread = values.get("context"), values.get("thread")
@@ -301,30 +315,28 @@ def _locks(steps: Sequence[Step]) -> list[Call]:
                 wholly.add(context)
         if isinstance(thread, str):
             threads.add(thread)
-        if statement is compiled.NEW_EVENTS:
-            logs.add(str(values["task"]))
-        elif statement is compiled.TAKE_OVER_TURN:
+        if statement.name == compiled.TAKE_OVER_TURN.name:
             taken.add(str(values["turn"]))
     named = (
         (sql.LOCK_CONTEXTS, contexts),
         (sql.LOCK_THREADS_OF, wholly),
         (sql.LOCK_THREADS, threads),
-        (sql.LOCK_LOGS, logs),
+        (sql.LOCK_LOGS, _tasks_of(steps, _APPENDING)),
         (sql.LOCK_LOGS_OF, taken),
-        (sql.LOCK_TASKS, _looked_at(steps)),
+        (sql.LOCK_TASKS, _tasks_of(steps, _LOOKING_FOR_EVENTS)),
     )
     return [_of(text, ids) for text, ids in named if ids]
 
 
 def _last(steps: Sequence[Step]) -> list[Call]:
     """What follows the steps."""
-    tasks = _looked_at(steps)
+    tasks = _tasks_of(steps, _LOOKING_FOR_EVENTS)
     return [_of(sql.KEEP_DUE, tasks)] if tasks else []
 
 
-def _looked_at(steps: Sequence[Step]) -> set[str]:
-    """The tasks of which a step says that there is no event to deliver."""
-    return {str(values["task"]) for statement, values in steps if statement.name in _LOOKING_FOR_EVENTS}
+def _tasks_of(steps: Sequence[Step], statements: Collection[str]) -> set[str]:
+    """The tasks that these statements name."""
+    return {str(values["task"]) for statement, values in steps if statement.name in statements}
 
 
 def _of(text: Prepared, ids: Iterable[str]) -> Call:

@@ -93,8 +93,8 @@ def _reach(settings: PostgresSettings) -> tuple[Session, Connect, tuple[Call, ..
     direct = _connect(settings, pooled=False)
     try:
         session = direct()
-        [(found,)] = session.one(bound(sql.LOCK_TIMEOUT, {}))
-        if found == settings.limits["lock_timeout"]:
+        [(arrived,)] = session.one(bound(sql.IS_DIRECT, {}))
+        if arrived:
             return session, direct, ()
         session.close()
     except Lost as error:

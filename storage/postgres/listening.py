@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 
 import structlog
-from msgspec import DecodeError, json
+from msgspec import MsgspecError, json
 
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.port import Changed
@@ -30,6 +30,8 @@ _POLL = 0.1
 
 _PING = 5.0
 """Seconds of silence after which a notification is sent to everybody, and within which it is heard."""
+
+_tasks = json.Decoder(list[str])
 
 log = structlog.get_logger("storage.postgres.listening")
 
@@ -230,14 +232,9 @@ class _Thread:
             session.close()
 
 
-_tasks = json.Decoder(list[str]).decode
-
-
 def _joined(payloads: list[str]) -> Changed:
-    """Whoever may connect to the database may notify, as may another version of the gateway: unknown words tell to look."""
-    if not all(payloads):
-        return None
+    """None where one of them does not name tasks: everybody who reaches the database may send any word."""
     try:
-        return frozenset(task for payload in payloads for task in _tasks(payload))
-    except DecodeError:
+        return frozenset(task for payload in payloads for task in _tasks.decode(payload))
+    except MsgspecError:
         return None

@@ -18,7 +18,7 @@ from storage.compiled import OLDEST, VERSION
 from storage.postgres.errors import Failure, Lost, unavailable
 from storage.postgres.schema import prepare
 from storage.postgres.session import Session
-from storage.postgres.settings import PostgresSettings
+from storage.postgres.settings import DIRECT, PostgresSettings
 from storage.postgres.text import escaped, unescaped
 from storage.row_tables import COPYING, LAYOUT, NO_CODE, ROW_TABLES, key_as_bytes, progress_of, refuse_other
 
@@ -186,7 +186,6 @@ def _gateways(connection: Connection, settings: PostgresSettings) -> str | None:
 
 def connection(settings: PostgresSettings) -> Connection:
     """One with the settings of the schema. Raises: psycopg.Error, LedgerUnavailable."""
-    limits = settings.limits
     settings = settings.model_copy(update={"application_name": _OWN_NAME})
     made = psycopg.connect(
         settings.conninfo(options=True),
@@ -194,7 +193,7 @@ def connection(settings: PostgresSettings) -> Connection:
         autocommit=True,
         prepare_threshold=None,
     )
-    if _one(made.execute("SELECT setting FROM pg_settings WHERE name = 'lock_timeout'")) != (limits["lock_timeout"],):
+    if _one(made.execute(SQL("SELECT current_setting({}, true)").format(DIRECT))) != ("on",):
         made.close()
         raise LedgerUnavailable(_POOLED)
     return made

@@ -27,6 +27,7 @@ _LOCK = plain("SELECT pg_advisory_xact_lock(hashtext('a2a-gateway'), hashtext($1
 _BEGIN, _COMMIT, _ROLLBACK = plain("BEGIN"), plain("COMMIT"), plain("ROLLBACK")
 _ENCODING = plain("SELECT current_setting('server_encoding'), CAST(current_setting('server_version_num') AS integer)")
 _SCHEMA = plain("SELECT current_schema()")
+_SCHEMAS = plain("SELECT count(*) FROM pg_namespace WHERE nspname = $1", "schema")
 _TABLES = plain("SELECT count(*) FROM pg_tables WHERE schemaname = $1", "schema")
 _HAS_VERSION = plain("SELECT count(*) FROM pg_tables WHERE schemaname = $1 AND tablename = 'ledger_format'", "schema")
 _NEW_VERSION = plain("INSERT INTO alembic_version VALUES ($1)", "version")
@@ -45,19 +46,14 @@ def prepare(session: Session, settings: PostgresSettings, *, pooled: bool, auto_
             raise LedgerUnavailable(f"the database has the encoding {encoding} and not UTF8")
         if server < _OLDEST_SERVER:
             raise LedgerUnavailable(f"PostgreSQL {server // 10000} is too old: 13 or newer is needed")
-        if auto_migrate:
-            _run(session, plain(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'))
-        [(current,)] = _run(session, _SCHEMA)
-        if current != schema:
-            # Behind a pooler a connection has the settings of its user.
-            raise LedgerUnavailable(
-                f"the tables would be in the schema {current!r} and not in {schema!r}: behind a pooler it has to be the first "
-                "of the user's (ALTER ROLE ... SET search_path)"
-            )
         _run(session, _BEGIN)
         try:
             _run(session, _WAIT)
             _run(session, _LOCK, schema=schema)
+            if auto_migrate and _run(session, _SCHEMAS, schema=schema) == [(0,)]:
+                # Even with IF NOT EXISTS it wants the right to make one, and fails beside another one that makes it.
+                _run(session, plain(f'CREATE SCHEMA "{schema}"'))
+            _check_place(session, schema)
             fits = _fits(session, schema, auto_migrate=auto_migrate)
         finally:
             if session.usable:
@@ -76,6 +72,16 @@ def check(found: list[Row]) -> None:
     refuse_unfinished(found)
     if len(found) != 1 or not usable(*found[0]):
         raise LedgerUnavailable(f"the schema has version {found!r} and not {VERSION!r}")
+
+
+def _check_place(session: Session, schema: str) -> None:
+    [(current,)] = _run(session, _SCHEMA)
+    if current != schema:
+        # Behind a pooler a connection has the settings of its user.
+        raise LedgerUnavailable(
+            f"the tables would be in the schema {current!r} and not in {schema!r}: behind a pooler it has to be the first "
+            "of the user's (ALTER ROLE ... SET search_path)"
+        )
 
 
 def _fits(session: Session, schema: str, *, auto_migrate: bool) -> bool:

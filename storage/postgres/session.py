@@ -69,7 +69,8 @@ class Session:
         except Error as error:
             self.close()
             raise Lost(str(error)) from error
-        except Lost:
+        except BaseException:
+            # Answers may be left, which the next run would take for its own.
             self.close()
             raise
 

@@ -11,12 +11,15 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from gateway.config.settings import Duration, LocalPath, Settings, duration
 
-_EXAMPLE = "postgresql://USER@HOST:5432/DATABASE"
+DIRECT = "a2a_gateway.direct"
+"""A setting of the server that only a connection string of `PostgresSettings` gives, and that a pooler does not pass on. The
+limits may be those of the user as well."""
 
-_LONGEST_SILENCE = 2000
-"""Milliseconds between two statements of a transaction, which take less than one. A process that stands still there has to let
-go of its rows before others find its leases expired (two thirds of `lease_timeout` at least), and before these have waited for
-`lock_timeout`."""
+_SHORTEST_IDLE, _LONGEST_IDLE = 1.0, 2.0
+"""Seconds between two statements of a transaction, which a gateway at work sends within less than one. One that stands still
+there has to let go of its rows before others find its leases expired (two thirds of `lease_timeout` at least)."""
+
+_EXAMPLE = "postgresql://USER@HOST:5432/DATABASE"
 
 
 def _database_url(value: str) -> str:
@@ -70,8 +73,10 @@ class PostgresSettings(Settings):
 
     def conninfo(self, *, options: bool) -> str:
         """The connection string of libpq. With `options` the server's settings go with it, which a pooler refuses or drops."""
-        from psycopg.conninfo import make_conninfo
+        from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+        own = conninfo_to_dict(self.url).get("options") or ""
+        limits = " ".join(f"-c {name}={value}" for name, value in {**self.limits, DIRECT: "on"}.items())
         given = {
             "password": None if self.password is None else self.password.get_secret_value(),
             "sslmode": self.tls,
@@ -84,18 +89,21 @@ class PostgresSettings(Settings):
             **{name: value for name, value in given.items() if value is not None},
             application_name=self.application_name,
             client_encoding="UTF8",
-            **({"options": " ".join(f"-c {name}={value}" for name, value in self.limits.items())} if options else {}),
+            **({"options": f"{own} {limits}".strip()} if options else {}),
         )
 
     @property
     def limits(self) -> dict[str, str]:
         """The server's settings for a connection."""
         longest = _milliseconds(self.statement_timeout)
+        idle = min(self.statement_timeout, max(min(self.lock_timeout, _LONGEST_IDLE), _SHORTEST_IDLE))
         return {
             "search_path": self.database_schema,
             "statement_timeout": longest,
             "lock_timeout": _milliseconds(self.lock_timeout),
-            "idle_in_transaction_session_timeout": str(min(int(longest), _LONGEST_SILENCE)),
+            # A gateway that is cut off, or stands still, in the middle of a transaction lets go of its rows before those who
+            # wait for them give up: their whole groups would.
+            "idle_in_transaction_session_timeout": _milliseconds(idle),
         }
 
 

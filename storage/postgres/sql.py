@@ -1,6 +1,7 @@
 """What a store on PostgreSQL runs besides the statements and queries of the ledger."""
 
 from storage.postgres.compiled import TEXTS
+from storage.postgres.settings import DIRECT
 from storage.postgres.text import Prepared, Text, bound, plain, prepared
 
 PREPARED: dict[str, Prepared] = {name: prepared(name, text) for name, text in TEXTS.items()}
@@ -39,7 +40,7 @@ LOCK_LOGS_OF = prepared(
 )
 """Of these turns, which another process gets: what the one before it appends is stored before that, or never."""
 
-# Whoever inserts an event holds, by its foreign key, a lock of its task that conflicts with this one; the trigger that makes
+# Whoever appends an event holds a lock of its task that conflicts with this one; the trigger that makes
 # deliveries due runs behind that. A task that is locked already is not waited for: its delivery stays due.
 _BUSY = "a2a_gateway.busy"
 LOCK_TASKS = prepared(
@@ -77,7 +78,8 @@ NEW_WRITER = plain(
 LATEST_GROUP = plain("SELECT number, server_time() FROM ledger_writer WHERE id = $1 FOR UPDATE", "writer")
 """Waits for a transaction of the same writer whose connection was lost, and, as it locks a row, for synchronous standbys: what
 it finds they have as well."""
-NUMBER = plain("SELECT number FROM ledger_writer WHERE id = $1", "writer")
+NUMBER = plain("SELECT (SELECT number FROM ledger_writer WHERE id = $1), pg_is_in_recovery()", "writer")
+"""Of the latest group, NULL where there is none; and whether the server is a standby."""
 FORGET_WRITERS = plain("DELETE FROM ledger_writer WHERE seen_at < server_time() - $1", "age")
 
 _CURSOR = "page"
@@ -91,7 +93,8 @@ def cursor_of(name: str) -> Prepared:
 
 NEXT_TASKS = bound(prepared("NEXT_TASKS", Text(f"FETCH 32 FROM {_CURSOR}")), {})
 
-LOCK_TIMEOUT = plain("SELECT setting FROM pg_settings WHERE name = 'lock_timeout'")
+IS_DIRECT = plain(f"SELECT coalesce(current_setting('{DIRECT}', true), '') = 'on'")
+"""Whether the settings of the connection string have arrived at the server."""
 
 LIMITS = plain(
     "SELECT set_config('search_path', $1, true), set_config('statement_timeout', $2, true), "

@@ -48,7 +48,15 @@ def deletion_jobs(what: str, handles: Select[Any]) -> Write:
 
 def job_of(handle: Column[object]) -> Select[Any]:
     """Job, agent and handle of each row with a handle; the job's id names the thread."""
-    return select(thread.c.id + literal_column("' '") + handle, thread.c.agent, handle).where(handle.is_not(None))
+    return select(thread.c.id + literal_column("' '") + short(handle), thread.c.agent, handle).where(
+        handle.is_not(None)
+    )
+
+
+class short(GenericFunction[str]):  # noqa: N801
+    """A text, or one that stands for it where it is longer than an index takes."""
+
+    inherit_cache = True
 
 
 class lesser(GenericFunction[int]):  # noqa: N801  # named as in SQL
@@ -95,6 +103,7 @@ class as_number(GenericFunction[int]):  # noqa: N801
 
 _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
     "sqlite": {
+        short: "{}",
         lesser: "min({})",
         json_each: "json_each({})",
         joined: "group_concat({})",
@@ -104,6 +113,9 @@ _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
         as_number: "{}",
     },
     "postgresql": {
+        # 2,704 bytes of all columns are what an index takes.
+        short: "(SELECT CASE WHEN octet_length(whole) > 2000 THEN encode(sha256(convert_to(whole, 'UTF8')), 'hex') "
+        "ELSE whole END FROM (SELECT CAST({} AS TEXT) AS whole) AS given)",
         lesser: "least({})",
         json_each: "jsonb_array_elements_text(CAST({} AS JSONB))",
         joined: "string_agg({}, ',')",
@@ -115,6 +127,7 @@ _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
 }
 
 
+@compiles(short)
 @compiles(lesser)
 @compiles(json_each)
 @compiles(joined)

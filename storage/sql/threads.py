@@ -16,6 +16,7 @@ from storage.sql.fragments import (
     job_of,
     limited,
     matches,
+    short,
     some,
     there_is,
     turn_base,
@@ -224,7 +225,7 @@ MARK_UNSENT_DISPLACED = Write(
 
 # --- a handle beside the thread ---
 
-_JOB = bindparam("thread").op("||")(literal_column("' '")).op("||")(bindparam("handle"))
+_JOB = bindparam("thread").op("||")(literal_column("' '")).op("||")(short(bindparam("handle")))
 
 DELETE_ORPHAN = deletion_jobs(
     "queue a handle for deletion that no call of the thread has confirmed or may confirm",

@@ -3,7 +3,7 @@
 from sqlalchemy import bindparam, delete, literal_column, select, update
 
 from storage.schema.tables import service_call, thread, turn, withdrawal
-from storage.sql.fragments import ZERO, Write, given, limited, matches, some, upsert, word
+from storage.sql.fragments import ZERO, Write, given, limited, matches, short, some, upsert, word
 
 _ROW = ("id", "agent", "thread", "handle", "run", "due_at", "attempts")
 """The columns in the order of Withdrawal."""
@@ -22,7 +22,9 @@ _LAST_OF_TASK = limited(
     .order_by(turn.c.number.desc(), service_call.c.round.desc(), service_call.c.attempt.desc())
 ).scalar_subquery()
 
-_ID = thread.c.id + literal_column("' '") + service_call.c.handle_out + literal_column("' '") + service_call.c.run
+_ID = (
+    thread.c.id + literal_column("' '") + short(service_call.c.handle_out + literal_column("' '") + service_call.c.run)
+)
 
 WITHDRAW = Write(
     "queue what the last call of the task has left waiting at its backend",

@@ -19,19 +19,20 @@ class Cut(Enum):
     SWALLOWED = auto()
     """The server never gets it, and the connection stays open."""
     HELD = auto()
-    """The server gets it when it is `released`."""
+    """The server gets it when the proxy lets it go."""
 
 
 @dataclass(slots=True)
 class CuttingProxy:
-    """`next` is what happens to the next COMMIT, None for nothing. `cuts` counts. While `closed`, nobody gets in."""
+    """`next` is what happens to the next COMMIT, None for nothing. `cuts` counts. While `closed`, nobody gets in. `let_go` ends
+    the wait of a COMMIT that is held."""
 
     server: tuple[str, int]
     next: Cut | None = None
     cuts: int = 0
     closed: bool = False
     port: int = 0
-    released: asyncio.Event = field(default_factory=asyncio.Event)
+    let_go: asyncio.Event = field(default_factory=asyncio.Event)
     _open: set[asyncio.StreamWriter] = field(default_factory=set)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -72,7 +73,7 @@ class CuttingProxy:
                     back.transport.abort()
                 if cut is not Cut.HELD:
                     return
-                await self.released.wait()
+                await self.let_go.wait()
             back.write(data)
             await back.drain()
         back.close()
@@ -109,5 +110,7 @@ async def cutting_proxy(url: str) -> AsyncGenerator[tuple[CuttingProxy, str], No
     proxy.port = server.sockets[0].getsockname()[1]
     credentials = parts.netloc.rpartition("@")[0]
     async with server:
-        yield proxy, parts._replace(netloc=f"{credentials}@127.0.0.1:{proxy.port}").geturl()
-        proxy.cut_all()
+        try:
+            yield proxy, parts._replace(netloc=f"{credentials}@127.0.0.1:{proxy.port}").geturl()
+        finally:
+            proxy.cut_all()

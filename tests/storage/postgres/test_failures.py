@@ -1,7 +1,9 @@
 """A server that goes away, that waits, or that has lost something: what was acknowledged is there, what was refused is not."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable
+import gc
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Iterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -16,11 +18,14 @@ from gateway.ledger.leases import Fence, Renew
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import Append, EventRow, PageLimits, TaskFilter
+from gateway.ledger.threads import DeleteOrphan, KeepHandle
 from gateway.ledger.turns import Accept
 from gateway.testing.ledger_points import ACCEPT, ADA, PREPARE, THREAD
-from storage.postgres import groups
+from storage.postgres import groups, session
+from storage.postgres.errors import Failure
 from storage.postgres.ledger import open_ledger
 from storage.postgres.settings import PostgresSettings
+from storage.postgres.text import bound, plain
 from tests.storage.postgres.cutting_proxy import Cut, cutting_proxy
 from tests.support.polling import until
 from tests.support.pooler import pooled
@@ -118,6 +123,21 @@ async def test_a_commit_whose_answer_is_lost_is_stored_once_and_acknowledged(
         found = await asyncio.to_thread(run, database_url, "SELECT task, last FROM event ORDER BY task, last")
         expected = [("task-1", number) for number in range(1, 6 if patient else 2)]
         assert found == expected + ([] if patient else [(f"task-{number}", 1) for number in range(2, 6)])
+
+
+def test_a_connection_whose_answers_were_not_all_read_is_not_used_again(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next reader would get the rest of them."""
+
+    def fails(_: bytes) -> str:
+        raise MemoryError
+
+    made = session.Session(PostgresSettings(url=database_url).conninfo(options=True), 5.0, 30.0, prepares=True)
+    monkeypatch.setitem(session._DECODERS, 25, fails)
+    with pytest.raises(MemoryError):
+        made.run([bound(plain("SELECT CAST('of one' AS text)"), {}), bound(plain("SELECT 1"), {})])
+    assert not made.usable
 
 
 async def test_a_group_in_doubt_waits_until_the_server_can_say(database_url: str) -> None:
@@ -239,6 +259,14 @@ async def test_behind_a_pooler_such_a_server_is_noticed_without_a_lost_connectio
             assert await numbers(ledger) == [1, 2]
 
 
+@pytest.fixture
+def no_garbage_collection() -> Iterator[None]:
+    """Of a gateway it is rare."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 async def test_a_group_that_counts_after_all_does_not_lend_its_number_to_another(database_url: str) -> None:
     """The answer to a COMMIT is lost, a server that lacks it takes over, and the first one comes back."""
     async with cutting_proxy(database_url) as (proxy, url), opened(url) as ledger:
@@ -272,6 +300,55 @@ async def test_a_gateway_that_wrote_nothing_for_so_long_that_its_row_was_deleted
         await ledger.commit(event(2))
         await ledger.commit(event(3))
         assert await numbers(ledger) == [1, 2, 3]
+
+
+async def test_a_connection_that_cannot_tell_what_counts_is_not_left_open(
+    database_url: str, no_garbage_collection: None
+) -> None:
+    """The answer to a COMMIT is lost, and the row that says whether it counts is held."""
+    async with cutting_proxy(database_url) as (proxy, url), opened(url, lock_timeout="100ms") as ledger:
+        await ledger.commit(ACCEPT)
+        proxy.next, proxy.closed = Cut.BEFORE, True
+        doubted = submitted(ledger, replace(PREPARE, event=None))
+        await until(lambda: proxy.cuts == 1)
+        async with held(database_url, "SELECT 1 FROM ledger_writer FOR UPDATE"):
+            proxy.closed = False
+            for number in range(2, 8):
+                assert await outcome(ledger.commit(context(number))) in {"locked", "unavailable"}
+            named = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s"
+            [(connections,)] = await asyncio.to_thread(run, database_url, named, "a2a-gateway")
+            assert connections <= 2
+        assert await doubted == "stored"
+
+
+async def test_a_long_handle_is_deleted_like_any_other_and_its_group_is_stored(database_url: str) -> None:
+    """An index of the server takes no more than 2,700 bytes that cannot be compressed."""
+    handle = secrets.token_hex(4000)
+    async with opened(database_url) as ledger:
+        await ledger.commit(ACCEPT)
+        told = await asyncio.gather(
+            outcome(ledger.commit(context(2))),
+            outcome(
+                ledger.commit(DeleteOrphan("thread-1", "echo", handle, 1), DeleteOrphan("thread-1", "echo", "r", 1))
+            ),
+            outcome(ledger.commit(context(3))),
+        )
+        assert {*told} == {"stored"}
+        assert {deletion.handle for deletion in await ledger.deletions(10)} == {handle, "r"}
+        await ledger.commit(KeepHandle("thread-1", handle))
+        assert [deletion.handle for deletion in await ledger.deletions(10)] == ["r"]
+
+
+async def test_a_value_that_no_index_takes_fails_alone(database_url: str) -> None:
+    async with opened(database_url) as ledger:
+        await ledger.commit(ACCEPT)
+        unfit = ledger.commit(replace(context(2), context_public=secrets.token_hex(4000)))
+        told = await asyncio.gather(
+            outcome(ledger.commit(context(3))), unfit, outcome(ledger.commit(context(4))), return_exceptions=True
+        )
+        assert [told[0], told[2]] == ["stored", "stored"]
+        assert isinstance(told[1], Failure)
+        await ledger.ready()
 
 
 # --- rows that others hold
@@ -332,13 +409,14 @@ async def test_lists_that_take_long_keep_no_stream_from_its_events(database_url:
         assert await asyncio.gather(*lists) == ["stored"] * 3
 
 
+@pytest.mark.parametrize("limit", ["statement_timeout", "lock_timeout"])
 async def test_what_a_writer_holds_that_falls_silent_is_free_soon_and_its_group_is_not_stored_behind_another(
-    database_url: str,
+    database_url: str, limit: str
 ) -> None:
     """As a process that stands still between its statements and their COMMIT."""
     async with (
         cutting_proxy(database_url) as (proxy, url),
-        opened(url, statement_timeout="500ms") as silent,
+        opened(url, **{limit: "500ms"}) as silent,
         opened(database_url) as other,
     ):
         await silent.commit(ACCEPT)
@@ -369,23 +447,19 @@ async def test_what_a_writer_holds_that_falls_silent_keeps_no_other_from_its_row
         await late
 
 
-async def test_two_writers_that_append_to_one_task_at_a_time_give_no_number_twice(database_url: str) -> None:
-    """As a process that stood still between its statements and their COMMIT, and the one that has its turn since."""
-    async with (
-        cutting_proxy(database_url) as (proxy, url),
-        opened(url) as late,
-        opened(database_url) as other,
-    ):
+async def test_events_of_two_writers_of_one_task_never_overlap(database_url: str) -> None:
+    """As one that stood still between its events and their COMMIT, wakes, and goes on behind another that took over."""
+    async with cutting_proxy(database_url) as (proxy, url), opened(url) as late, opened(database_url) as other:
         await late.commit(ACCEPT)
         proxy.next = Cut.HELD
-        three = asyncio.ensure_future(late.commit(Append(EventRow("task-1", 2, 4, b"{}\n{}\n{}"))))  # noqa: TID251
+        several = asyncio.ensure_future(late.commit(Append(EventRow("task-1", 2, 4, b"{}\n{}\n{}"))))  # noqa: TID251
         await until(lambda: proxy.cuts == 1)
-        one = asyncio.ensure_future(other.commit(event(2)))  # noqa: TID251
-        await until(lambda: one.done() or waits_for_a_row(database_url))
-        proxy.released.set()
-        await three
+        following = asyncio.ensure_future(other.commit(event(2)))  # noqa: TID251
+        await until(partial(asyncio.to_thread, waits_for_a_row, database_url))
+        proxy.let_go.set()
+        await several
         with pytest.raises(Conflict):
-            await one
+            await following
         assert await numbers(other) == [1, 2, 3, 4]
 
 

@@ -1,11 +1,13 @@
 """Behind a pooler that gives each transaction another connection: nothing is prepared, and all is as without it."""
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.testing.ledger_points import ACCEPT, Opener
@@ -15,7 +17,7 @@ from storage.postgres.ledger import open_ledger
 from storage.postgres.session import Session
 from storage.postgres.settings import PostgresSettings
 from storage.postgres.text import bound
-from tests.storage.postgres.test_failures import held, outcome
+from tests.storage.postgres.test_failures import held, outcome, run
 from tests.support.pooler import pooled
 
 _SILENT = "ignore_startup_parameters = options"
@@ -42,6 +44,17 @@ async def test_limits_go_with_each_transaction(database_url: str, more: str) -> 
             async with held(database_url, "SELECT 1 FROM context FOR UPDATE"):
                 assert await outcome(ledger.commit(ACCEPT)) == "locked"
             await ledger.ready()
+
+
+async def test_a_pooler_is_noticed_where_its_user_has_the_limits_that_a_gateway_sets(database_url: str) -> None:
+    """Statements that are prepared would be missing at the next connection, or be those of another gateway."""
+    name = database_url.rpartition("/")[2]
+    for limit in ("lock_timeout = '5s'", "statement_timeout = '30s'"):
+        await asyncio.to_thread(run, database_url, f"ALTER DATABASE {name} SET {limit}")
+    with pooled(database_url, _SILENT) as url, capture_logs() as logs:
+        async with open_ledger(PostgresSettings(url=url), True) as ledger:
+            await ledger.commit(ACCEPT)
+    assert "ledger.pooled" in {line["event"] for line in logs}
 
 
 def test_notifications_that_a_pooler_delivers_to_a_connection_that_did_not_ask_are_not_kept(database_url: str) -> None:

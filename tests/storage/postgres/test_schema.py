@@ -1,13 +1,16 @@
 """The schema on PostgreSQL: made once, migrated once beside gateways that use it, never taken back."""
 
 import asyncio
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -103,6 +106,29 @@ def test_a_migration_that_fails_leaves_all_as_it_was_and_quotes_nothing(old_url:
         prepared(old_url)
     assert said(old_url) == [(FIRST, 1)]
     assert catalog(old_url) == before
+
+
+@pytest.fixture
+def guest_url(empty_database_url: str) -> Iterator[str]:
+    """A role that may make tables in the schema `public`, and nothing else."""
+    name = f"guest_{secrets.token_hex(4)}"
+    changed(empty_database_url, f"CREATE ROLE {name} LOGIN PASSWORD 'word'")
+    changed(empty_database_url, f"GRANT USAGE, CREATE ON SCHEMA public TO {name}")
+    parts = urlsplit(empty_database_url)
+    yield parts._replace(netloc=f"{name}:word@{parts.hostname}:{parts.port}").geturl()
+    changed(empty_database_url, f"DROP OWNED BY {name}")
+    changed(empty_database_url, f"DROP ROLE {name}")
+
+
+def test_the_right_to_create_in_the_schema_is_enough(guest_url: str) -> None:
+    assert prepared(guest_url) == prepared(guest_url) == VERSION
+
+
+def test_of_several_that_start_at_once_one_makes_the_schema(empty_database_url: str) -> None:
+    for number in range(5):
+        with ThreadPoolExecutor(8) as pool:
+            made = pool.map(partial(prepared, database_schema=f"own_{number}"), [empty_database_url] * 8)
+            assert set(made) == {VERSION}
 
 
 # --- migrated ---------------------------------------------------------------------------------------------------------

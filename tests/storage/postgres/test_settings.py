@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from pydantic import SecretStr, ValidationError
 
 from gateway.config.plugins import Registry
@@ -45,6 +46,13 @@ def test_all_that_the_settings_say_is_in_the_connection_string() -> None:
     for part in parts:
         assert part in told
     assert "options" not in settings.conninfo(options=False)
+
+
+def test_settings_of_the_server_in_the_url_are_kept() -> None:
+    settings = PostgresSettings(url="postgresql://ada@one/ledger?options=-c%20synchronous_commit%3Dremote_apply")
+    told = conninfo_to_dict(settings.conninfo(options=True))["options"]
+    assert str(told).startswith("-c synchronous_commit=remote_apply -c search_path=public ")
+    assert conninfo_to_dict(settings.conninfo(options=False))["options"] == "-c synchronous_commit=remote_apply"
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql"])

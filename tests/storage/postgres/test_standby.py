@@ -8,7 +8,8 @@ from functools import partial
 import psycopg
 import pytest
 
-from gateway.testing.ledger_points import ACCEPT
+from gateway.ledger.errors import LedgerUnavailable
+from gateway.testing.ledger_points import ACCEPT, ADA
 from tests.storage.postgres.test_failures import context, opened, outcome, run
 from tests.support.polling import until
 from tests.support.postgres import Server, postgres_server, standby_of, url_of_all
@@ -91,3 +92,25 @@ def _fail_over(primary: Server, standby: Server) -> None:
             connection.rollback()
     primary.stop("immediate")
     standby.promote()
+
+
+def _has_all(standby: Server, written: str) -> bool:
+    return run(standby.url(), "SELECT pg_last_wal_replay_lsn() >= CAST(%s AS pg_lsn)", written) == [(True,)]
+
+
+async def test_nothing_is_read_from_a_standby() -> None:
+    """A URL of both servers need not say which of them is wanted. What connected to the standby while the server was away would
+    read behind all that is confirmed afterwards."""
+    with postgres_server() as primary, standby_of(primary) as standby:
+        url = url_of_all(primary, standby).partition("?")[0]
+        async with opened(url) as ledger:
+            await ledger.commit(ACCEPT)
+            [(written,)] = await asyncio.to_thread(run, primary.url(), "SELECT CAST(pg_current_wal_lsn() AS text)")
+            await until(partial(asyncio.to_thread, _has_all, standby, written))
+            await asyncio.to_thread(primary.stop, "immediate")
+            with pytest.raises(LedgerUnavailable, match="standby"):
+                await ledger.task(ADA, "echo", "task-1")
+            await asyncio.to_thread(primary.start)
+            await asyncio.to_thread(run, standby.url(), "SELECT pg_wal_replay_pause()")
+            await ledger.commit(context(2))
+            assert await ledger.task(ADA, "echo", "task-2") is not None

@@ -323,7 +323,7 @@ async def test_what_a_writer_holds_that_falls_silent_is_free_soon_and_its_group_
     """As a process that stands still between its statements and their COMMIT."""
     async with (
         cutting_proxy(database_url) as (proxy, url),
-        opened(url, statement_timeout="500ms") as silent,
+        opened(url, statement_timeout="2s") as silent,
         opened(database_url) as other,
     ):
         await silent.commit(ACCEPT)

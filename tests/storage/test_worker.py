@@ -74,7 +74,7 @@ async def test_a_ledger_that_gets_no_thread_is_unavailable(
         patched.setattr(threading.Thread, "start", refuse)
         with pytest.raises(LedgerUnavailable, match=told):
             async with (
-                asyncio.timeout(10),
+                asyncio.timeout(60),
                 open_ledger(SqliteSettings(url=f"sqlite:///{tmp_path / 'ledger.db'}"), True),
             ):
                 pass

@@ -18,6 +18,8 @@ from typing import Any, Literal, NoReturn
 
 import pytest
 
+from tests.support.ports import free_port
+
 NAMED = "A2A_GATEWAY_TEST_POSTGRES"
 """The variable with the URL of a server to use, whose user may make databases."""
 
@@ -205,7 +207,7 @@ def url_of_all(*servers: Server) -> str:
     return f"postgresql://{_USER}:{servers[0].password}@{hosts}/postgres?target_session_attrs=read-write"
 
 
-def until_listening(path: str, seconds: float = 10) -> None:
+def until_listening(path: str, seconds: float = 60) -> None:
     """At the socket of this path. Raises: TimeoutError."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -214,10 +216,3 @@ def until_listening(path: str, seconds: float = 10) -> None:
             return
         time.sleep(0.02)
     raise TimeoutError(f"nothing listens at {path}")
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

@@ -103,11 +103,14 @@ class CrashingReplicas:
         )
 
     async def trouble(self, seconds: float, schedule: Schedule) -> None:
-        """All of it, for so long. Then all replicas serve, or will."""
+        """All of it, for so long, and until each has happened, however slow the machine is. Then all replicas serve, or
+        will."""
         async with asyncio.TaskGroup() as group:
             troubles = (self._kill(schedule.kill), self._restart(schedule.restart), self._stop(schedule.stop))
             tasks = [group.create_task(trouble) for trouble in troubles]
             await asyncio.sleep(seconds)
+            while not min(self.line.deaths, self.restarts, self.stops):
+                await interval()
             for task in tasks:
                 task.cancel()
 

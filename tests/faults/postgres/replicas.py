@@ -51,7 +51,7 @@ Start: TypeAlias = Callable[[], Awaitable[Replica]]
 
 @asynccontextmanager
 async def replicas(
-    folder: Path, storage: str, agents: str = ECHO, *, settings: str = "", lease: str = "1s"
+    folder: Path, storage: str, agents: str = ECHO, *, settings: str = "", lease: str = "3s"
 ) -> AsyncIterator[Start]:
     """Gives a function that starts a gateway. `storage` and `agents` are YAML below these names, `settings` that of others."""
     file = folder / "gateway.yaml"

@@ -49,7 +49,7 @@ _SCHEDULE = Schedule(kill=2.0, restart=min(20.0, SECONDS / 2), stop=min(30.0, SE
 _AT_WORK = 40
 """Contexts that may be at work on a message at the same time: the others wait for their turn."""
 
-_ENDS_WITHIN_SECONDS = 20 * LEASE_SECONDS
+_ENDS_WITHIN_SECONDS = 40 * LEASE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ async def test_a_replica_that_was_frozen_for_longer_than_its_lease_writes_nothin
     async with (
         asyncio.timeout(60),
         paused_agents(tmp_path) as held,
-        replicas(tmp_path, f"url: '{database_url}'", held.agents) as start,
+        replicas(tmp_path, f"url: '{database_url}'", held.agents, lease="2s") as start,
     ):
         frozen, other = await start(), await start()
         text = f"talking {agent}"

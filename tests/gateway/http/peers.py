@@ -51,6 +51,13 @@ class Peer:
         """Ends the own side of the connection; the peer still reads."""
         self._writer.write_eof()
 
+    async def say_last(self, data: bytes) -> None:
+        """The end of the own side arrives with the data, and not behind the beginning of the answer."""
+        connection = self._writer.get_extra_info("socket")
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        await self.say(data)
+        self.end()
+
     def leave(self) -> None:
         self._writer.close()
 
@@ -79,9 +86,13 @@ def told(data: bytes) -> tuple[int, str]:
 
 
 @asynccontextmanager
-async def served(app: ASGIApp, **limits: Any) -> AsyncIterator[Connect]:
+async def served(app: ASGIApp, *, uvicorns: float = 5, **limits: Any) -> AsyncIterator[Connect]:
+    """`uvicorns`: the seconds for which uvicorn keeps an idle connection by itself."""
     kind = type("ShortLimits", (Connection,), limits)
-    config = Config(app, http=kind, ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False)
+    config = Config(
+        app, http=kind, ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False,
+        timeout_keep_alive=int(uvicorns),
+    )  # fmt: skip
     config.load()
     state = ServerState()
     loop = asyncio.get_running_loop()

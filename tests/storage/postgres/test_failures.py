@@ -416,7 +416,7 @@ async def test_what_a_writer_holds_that_falls_silent_is_free_soon_and_its_group_
     """As a process that stands still between its statements and their COMMIT."""
     async with (
         cutting_proxy(database_url) as (proxy, url),
-        opened(url, **{limit: "500ms"}) as silent,
+        opened(url, **{limit: "2s"}) as silent,
         opened(database_url) as other,
     ):
         await silent.commit(ACCEPT)

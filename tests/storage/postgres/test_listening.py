@@ -197,7 +197,7 @@ async def test_a_connection_that_has_fallen_silent_is_replaced(database_url: str
         return 0
 
     async with asyncio.timeout(30), cutting_proxy(database_url) as (proxy, url):
-        listener = listener_at(connecting(url), database_url, version, ping=1.0)
+        listener = listener_at(connecting(url), database_url, version, ping=2.0)
         async with aclosing(listener.changes(always)) as changes:
             await until_it_hears(listener, changes)
             proxy.mute()

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.testing.serving import DROP, serve
 from tests.support.core import BOUND
+from tests.support.ports import free_port
 
 Json = dict[str, Any]
 
@@ -113,7 +114,7 @@ def _accepts(answer: Answer | str) -> bool:
 async def receiving(receiver: Receiver | None = None) -> AsyncGenerator[Receiver]:
     """One that has died comes back at its address when it is given."""
     receiver = receiver or Receiver()
-    async with serve(receiver, int(receiver.url.rpartition(":")[2] or 0)) as url:
+    async with serve(receiver, int(receiver.url.rpartition(":")[2] or free_port())) as url:
         receiver.url = url
         yield receiver
 

@@ -103,11 +103,3 @@ class RawServer:
 
 
 StartRaw: TypeAlias = Callable[[Answer], Awaitable[RawServer]]
-
-
-def free_port() -> int:
-    """A port without a listener."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -2,7 +2,6 @@
 kept with the conversation that its model saw."""
 
 import json
-import socket
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,6 +13,7 @@ from tests.contract.backends import KEY, Row
 from tests.emulators.scripts import Conversation, Script, Step, steps_of
 from tests.invariants import violations
 from tests.running import AT_ONCE, Local, local_gateway
+from tests.support.ports import free_port
 
 _TOOLS = '''
 def weather(city: str) -> str:
@@ -42,7 +42,7 @@ class Bench:
         self.decisions: list[dict[str, bool]] = []
         self.script: Script = lambda _: ()
         self._stack = AsyncExitStack()
-        self._port = _free_port()
+        self._port = free_port()
         self._served: AsyncExitStack | None = None
 
     async def _play(self, conversation: Conversation) -> AsyncGenerator[Step]:
@@ -116,9 +116,3 @@ def first(steps: Iterable[Step], then: Iterable[Step]) -> Script:
     left = [tuple(steps)]
     later = tuple(then)
     return lambda _: left.pop() if left else later
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

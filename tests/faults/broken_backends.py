@@ -138,10 +138,19 @@ class Broken:
 DOWN = ("502 with a page", "503", "504", "no byte")
 """Faults for which a backend is left alone: an agent that shows one has an account of its own."""
 
+_OF_ITS_OWN = (*DOWN, "stalled")
+
 
 def agent_of(wire: str, fault: str) -> str:
     """The agent that shows the fault on a message with its name."""
-    return f"{wire}-{fault.replace(' ', '-')}" if fault in ("refused", "wrong key", *DOWN) else wire
+    return f"{wire}-{fault.replace(' ', '-')}" if fault in ("refused", "wrong key", *_OF_ITS_OWN) else wire
+
+
+def _timeouts(agent: str) -> str:
+    """Short only where the fault is a silence: any other answer may come late on a busy machine."""
+    first_byte = "300ms" if agent.endswith("-no-byte") else "2s"
+    between_bytes = "600ms" if agent.endswith("-stalled") else "2s"
+    return f"{{first_byte: {first_byte}, between_bytes: {between_bytes}}}"
 
 
 @asynccontextmanager
@@ -159,12 +168,9 @@ async def broken_backends() -> AsyncIterator[Broken]:
             accounts = dict.fromkeys(urls, KEY)
             # At one address for both wires, which one account would share.
             accounts[agent_of(wire, "refused")] = f"{KEY}-{wire}"
-            for number, fault in enumerate(DOWN):
+            for number, fault in enumerate(_OF_ITS_OWN):
                 urls[agent_of(wire, fault)], accounts[agent_of(wire, fault)] = urls[wire], f"{KEY}-{number}"
-            timeouts = "{first_byte: 300ms, between_bytes: 300ms}"
             for name, url in urls.items():
-                settings = (
-                    f"type: {wire}, model: m, base_url: '{url}/v1', api_key: {accounts[name]}, timeouts: {timeouts}"
-                )
-                broken.agents += f"{name}: {{{settings}}}\n"
+                settings = f"type: {wire}, model: m, base_url: '{url}/v1', api_key: {accounts[name]}"
+                broken.agents += f"{name}: {{{settings}, timeouts: {_timeouts(name)}}}\n"
         yield broken

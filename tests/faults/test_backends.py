@@ -98,7 +98,7 @@ async def test_after_a_fault_the_next_message_brings_the_one_that_was_not_answer
 ) -> None:
     gateway = await start_local(broken.agents, pace=AT_ONCE)
     async with a2a_http(gateway.url) as http:
-        caller = A2A(http, wire)
+        caller = A2A(http, agent_of(wire, name))
         failed = await caller.send(name)
         second = await caller.send("go on", failed["contextId"])
 
@@ -164,7 +164,7 @@ async def test_a_turn_that_goes_on_for_ever_ends_at_its_deadline(start_local: St
     async with serve(ResponsesServer(chatters).app) as url:
         gateway = await start_local(
             f"endless: {{type: openai-responses, model: m, base_url: '{url}/v1'}}",
-            settings="limits: {turn_timeout: 500ms}",
+            settings="limits: {turn_timeout: 2s}",
         )
         async with a2a_http(gateway.url) as http:
             caller = A2A(http, "endless")

@@ -12,6 +12,7 @@ from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, Frame, a2a_http, failed, streamed_text, text_of, why
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Conversation, Cut, Pause, Restarted, Say, ServerTool, Step
+from tests.faults.unfinished import expire_leases
 from tests.invariants import violations
 from tests.running import Child, child_gateways
 
@@ -136,8 +137,10 @@ async def test_a_call_of_the_backends_has_an_outcome_when_its_task_is_cancelled_
     backend = Backend()
     async with serve(backend.server.app) as url:
         agent = f"hosted: {{type: openai-responses, model: m, base_url: '{url}/v1', background: true}}"
-        async with child_gateways(agent, tmp_path) as start:
+        async with child_gateways(agent, tmp_path, lease="10s") as start:
             seen = await _until_killed(backend, await start(), "tool")
+            # A cancel waits for as long as two leases last for what has become of the dead process.
+            expire_leases(tmp_path / "gateway.db")
             child = await start()
             async with a2a_http(child.url) as http:
                 caller = A2A(http, "hosted")

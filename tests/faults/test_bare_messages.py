@@ -70,7 +70,7 @@ async def _finds(shy: A2A, told: dict[str, str], said: str) -> None:
 
 async def test_a_task_of_which_nobody_was_told_is_found_when_it_has_failed(tmp_path: Path) -> None:
     (tmp_path / "shy.py").write_text(SHY)
-    async with child_gateways(AGENTS, tmp_path) as start:
+    async with child_gateways(AGENTS, tmp_path, lease="4s") as start:
         dying, other = await start(), await start()
         async with a2a_http(dying.url) as http, a2a_http(other.url) as http_other:
             message, shy = user_message("thinks"), A2A(http_other, "shy")

@@ -18,12 +18,13 @@ from gateway.foundation.retry import COOLDOWN
 from gateway.ports.adapter import ErrorClass
 from gateway.testing.serving import serve
 from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, text_of, why
-from tests.adapters.raw_server import free_port
 from tests.emulators.chat import ChatServer
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Conversation, Say, Status, Step
 from tests.emulators.server import Emulator
 from tests.running import AT_ONCE, StartLocal
+from tests.support.ports import free_port
+from tests.support.refusing import refusing_port
 
 WIRES: dict[str, type[Emulator]] = {"openai-responses": ResponsesServer, "openai-chat": ChatServer}
 ALL_WIRES = pytest.mark.parametrize("wire", WIRES)
@@ -191,7 +192,7 @@ async def test_a_backend_that_answers_with_an_error_of_its_own_is_asked_every_ti
 
 @pytest.mark.fault("B1")
 async def test_agents_of_one_address_and_account_know_of_each_other(start_local: StartLocal) -> None:
-    port = free_port()
+    port = refusing_port()
     agents = {
         "chat": agent("chat", "openai-chat", port),
         "responses": agent("responses", "openai-responses", port),
@@ -214,7 +215,7 @@ async def test_agents_of_one_address_and_account_know_of_each_other(start_local:
 async def test_a_reload_keeps_what_is_known_of_a_backend_but_not_of_another_account(
     start_local: StartLocal, tmp_path: Path, key: str, told: tuple[str, str]
 ) -> None:
-    port = free_port()
+    port = refusing_port()
     gateway = await start_local(agent("a", "openai-chat", port), clock=Hand().clock, pace=AT_ONCE)
     changed = f"version: 1\nagents:\n  {agent('a', 'openai-responses', port, key=key)}"
     async with a2a_http(gateway.url) as http:

@@ -8,8 +8,9 @@ import pytest
 from gateway.ledger.calls import RESTARTED
 from tests.a2a_client import A2A, a2a_http, failed, text_of, why
 from tests.faults.paused_agents import paused_agents
-from tests.gateway.cli.pseudo_terminal import Terminal, free_port, terminal
+from tests.gateway.cli.pseudo_terminal import Terminal, terminal
 from tests.running import child_gateways
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.xdist_group("kill")
 

@@ -1,7 +1,6 @@
 """A turn that fails leaves no reference cycle: its frames would keep the whole message in memory until the next collection,
 which counts objects and not bytes."""
 
-import socket
 import sqlite3
 import types
 from collections.abc import Awaitable, Callable
@@ -42,6 +41,7 @@ from tests.faults.raw_backends import raw_backend
 from tests.garbage import left_behind
 from tests.running import AT_ONCE, StartLocal
 from tests.support.core import START, Core, running_core
+from tests.support.refusing import refusing_port
 from tests.support.scripted import BR, ScriptedAdapter
 
 _ROOT = Path(gateway.__file__).parents[1]
@@ -191,14 +191,8 @@ async def _over(failing: Awaitable[object]) -> None:
         drop_tracebacks(error)
 
 
-async def _nobody() -> str:
-    """An address at which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as bound:
-        return f"http://127.0.0.1:{bound.getsockname()[1]}/"
-
-
 async def test_a_tool_that_nobody_serves_leaves_no_ring_of_objects() -> None:
-    settings = {"url": await _nobody(), "description": "d", "method": "POST"}
+    settings = {"url": f"http://127.0.0.1:{refusing_port()}/", "description": "d", "method": "POST"}
     tool = HttpTool(HttpToolSettings.model_validate(settings))
     run = ToolRun("t", {"q": "x"}, "key", "c", "p")
     with left_behind() as found:
@@ -211,7 +205,7 @@ async def test_a_tool_that_nobody_serves_leaves_no_ring_of_objects() -> None:
 async def test_a_receiver_that_is_not_there_leaves_no_ring_of_objects() -> None:
     rules = TargetRules(http=True, ports=(), networks=(ip_network("127.0.0.0/8"),))
     lookup = Resolver(rules.permit)
-    sender, url = Sender(rules, lookup, 5.0, Clock()), await _nobody()
+    sender, url = Sender(rules, lookup, 5.0, Clock()), f"http://127.0.0.1:{refusing_port()}/"
     with left_behind() as found:
         assert not any([(await sender.post(url, {}, b"{}")).delivered for _ in range(2)])
         assert _frames(found()) == []

@@ -60,7 +60,7 @@ async def test_a_thousand_events_arrive_in_order_at_a_receiver_that_refuses_stal
         alive = await stack.enter_async_context(AsyncExitStack())
         await alive.enter_async_context(receiving(receiver))
         await _talk(core, push, receiver.url)
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(120), asyncio.TaskGroup() as group:
             delivering = group.create_task(notifier.run())
             deaths = 0
             while _left(core):
@@ -146,7 +146,7 @@ def _verified(letter: Letter, keys: KeySet) -> None:
 @pytest.mark.fault("K10", "K11")
 async def test_a_gateway_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     """Source: docs/state-model.md, section 14, K10 and K11."""
-    settings = f"push: {{signing: true, timeout: 500ms, {LOOPBACK}}}"
+    settings = f"push: {{signing: true, timeout: 3s, {LOOPBACK}}}"
     agents = "long: {type: python, ref: 'tests.interop.echo_agent:reply'}"
     text = " ".join(f"w{number}" for number in range(300))
     async with receiving() as receiver, child_gateways(agents, tmp_path, settings=settings) as start:
@@ -157,7 +157,7 @@ async def test_a_gateway_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> 
                 "SendMessage", message=user_message(text), configuration={"taskPushNotificationConfig": config}
             )
         for arrived in (40, 120):
-            await receiver.until(partial(_are, arrived), 30)
+            await receiver.until(partial(_are, arrived), 60)
             await child.kill()
             child = await start()
         letters = await receiver.ended(60)

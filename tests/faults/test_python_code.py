@@ -377,10 +377,9 @@ async def test_an_agent_that_blocks_stops_nobody_else_and_the_log_names_its_line
             for agent in ("echo", "fails"):
                 assert why(await A2A(http, agent).send("Hi")) == COMPLETED
             assert (await http.get("/readyz")).status_code == 200
-            await until(lambda: bool(_events(child, "python.blocked")))
+            await until(lambda: bool(_blocked(child)))
         line = _SOURCE.split("\n").index("    time.sleep(float(turn.text))") + 1
-        (found,) = _events(child, "python.blocked")
-        assert found["agent"] == "blocks"
+        (found,) = _blocked(child)
         assert found["file"] == str(tmp_path / "stubborn.py")
         assert (found["line"], found["function"]) == (line, "blocks")
         child.signal(signal.SIGTERM)
@@ -388,10 +387,15 @@ async def test_an_agent_that_blocks_stops_nobody_else_and_the_log_names_its_line
         assert await child.ended() == 0
 
 
+def _blocked(child: Child) -> list[Json]:
+    """What the log says of the agent that blocks: on a busy machine any other may stand still for a moment."""
+    return [line for line in _events(child, "python.blocked") if line["agent"] == "blocks"]
+
+
 @pytest.mark.fault("P2")
 async def test_a_block_is_told_once_and_its_end_with_how_long_it_took(gateway: Child) -> None:
     async with a2a_http(gateway.url) as http:
-        assert text_of(await A2A(http, "blocks").send("0.6")) == "blocking over"
+        assert text_of(await A2A(http, "blocks").send("1")) == "blocking over"
     await until(lambda: bool(_events(gateway, "python.unblocked")))
     assert len(_events(gateway, "python.blocked")) == 1
     (over,) = _events(gateway, "python.unblocked")

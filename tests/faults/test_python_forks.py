@@ -314,7 +314,7 @@ async def test_a_copy_that_outlives_the_gateway_keeps_neither_its_address_nor_a_
             child.signal(signal.SIGKILL)
             await until(lambda: not alive(child.pid))
             assert alive(pid)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await stream.rest()
             at = urlsplit(child.url)
             # The sockets of a process end a little later than its first thread.

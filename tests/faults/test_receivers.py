@@ -2,18 +2,20 @@
 meanwhile, and the operator sees the reason."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from gateway.foundation.clock import Clock
 from tests.a2a_client import A2A, COMPLETED, a2a_http, user_message, why
 from tests.adapters.raw_server import Exchange, plain
 from tests.faults.raw_backends import raw_backend
 from tests.receiver import LOOPBACK, receiving
 from tests.running import local_gateway
+from tests.support.core import START
 from tests.support.polling import interval, until
 from tests.support.refusing import refusing_port
 
@@ -21,6 +23,8 @@ pytestmark = pytest.mark.fault("W1")
 
 MIB = 1024 * 1024
 AGENTS = "echo: {type: python, ref: 'gateway.cli.demo.agent:reply'}"
+STANDS_STILL = Clock(now=lambda: START)
+"""A second attempt does not become due, however long the first one takes."""
 
 
 async def _huge(exchange: Exchange) -> None:
@@ -96,11 +100,11 @@ async def test_no_task_waits_for_a_receiver_and_what_it_did_is_told(tmp_path: Pa
         asked.append(name)
         await (BAD[name][0] if name in BAD else _huge)(exchange)
 
-    settings = f"push: {{timeout: 1s, {LOOPBACK}}}"
+    settings = f"push: {{timeout: 3s, {LOOPBACK}}}"
     async with (
         raw_backend(answer) as bad,
         receiving() as well,
-        local_gateway(AGENTS, tmp_path, settings=settings) as gateway,
+        local_gateway(AGENTS, tmp_path, settings=settings, clock=STANDS_STILL) as gateway,
         a2a_http(gateway.url) as http,
     ):
         caller = A2A(http, "echo")
@@ -129,8 +133,8 @@ async def test_no_task_waits_for_a_receiver_and_what_it_did_is_told(tmp_path: Pa
     }
     assert {config["attempts"] for config in standing.values()} == {1}
     assert "nextAttempt" not in standing["410"]
-    wait = datetime.fromisoformat(standing["429"]["nextAttempt"]) - datetime.now(UTC)
-    assert 3500 < wait.total_seconds() <= 3600
+    asked_for = datetime.fromtimestamp(START / 1000, UTC) + timedelta(hours=1)
+    assert datetime.fromisoformat(standing["429"]["nextAttempt"]) == asked_for
     assert sorted(set(asked) - {"huge"}) == sorted(BAD.keys() - {"TLS", "down"})
     assert all(asked.count(name) == 1 for name in set(asked) - {"huge"})
     assert [letter.accepted for letter in letters] == [True] * len(letters)

@@ -101,7 +101,7 @@ class Live:
                 return b"".join(chunks)
 
     async def _next(self) -> Message:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await self.messages.get()
 
     def leave(self) -> None:

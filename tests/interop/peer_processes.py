@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,8 @@ from typing import Any, NoReturn
 
 import httpx2
 import pytest
+
+from tests.support.ports import free_port
 
 _PROJECT = Path(__file__).parents[2]
 _SOURCES = Path(__file__).parent / "peers"
@@ -350,13 +351,6 @@ def absent(reason: str) -> NoReturn:
     if os.environ.get("A2A_GATEWAY_REQUIRE_PEERS") == "1":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from tests.interop.peer_processes import absent, free_port
+from tests.interop.peer_processes import absent
 from tests.support.certificates import certificate
 from tests.support.polling import until
+from tests.support.ports import free_port
 
 _DEPLOY = Path(__file__).parents[2] / "deploy"
 _HOST = "agents.example.com"

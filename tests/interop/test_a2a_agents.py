@@ -19,6 +19,7 @@ from tests.interop.peer_processes import Peer
 from tests.running import AT_ONCE, child_gateways, local_gateway
 from tests.support.core import query
 from tests.support.polling import until
+from tests.support.ports import free_port
 
 WAYS = {
     "1.0 JSON-RPC": ("1.0", "transport: JSONRPC"),
@@ -87,7 +88,7 @@ async def test_an_agent_that_was_restarted_is_told_the_conversation_again(tmp_pa
     folders = [tmp_path / name for name in ("one", "two", "gateway")]
     for folder in folders:
         folder.mkdir()
-    port = peer_processes.free_port()
+    port = free_port()
     with peer_processes.a2a_sdk(folders[0], port=port) as peer:
         async with in_front(peer, folders[2], more=", on_lost_handle: rebuild") as front:
             first = await front.send("one")

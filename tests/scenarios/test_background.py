@@ -374,7 +374,7 @@ async def test_137_who_cancels_is_told_whether_the_backend_has_ended(
 
 async def test_137_who_waits_too_long_is_told_whether_the_backend_has_ended(core: Core) -> None:
     adapter = ResumingAdapter([*BEGUN, Pause()], confirms=False)
-    core.agent(adapter, turn_timeout=0.2)
+    core.agent(adapter, turn_timeout=1)
     task = await core.send("1", context="x")
     assert task.status.message is not None
     told = task.status.message.metadata or {}

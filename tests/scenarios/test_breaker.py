@@ -263,10 +263,11 @@ async def test_a_trial_that_is_canceled_leaves_it_to_the_next_turn(core: Core) -
 
 async def test_a_trial_that_runs_out_of_time_leaves_it_to_the_next_turn(core: Core) -> None:
     adapter = ScriptedAdapter(G, [Pause()], says("A2"))
-    agent(core, adapter, turn_timeout=0.01)
+    agent(core, adapter, turn_timeout=0.5)
     await falls(core)
     core.time.monotonic += COOLDOWN
     assert error_class(await core.send("1")) == TURN_TIMEOUT
+    agent(core, adapter)
     assert answer(await core.send("2")) == "A2"
 
 

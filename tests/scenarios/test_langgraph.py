@@ -238,7 +238,7 @@ async def test_a_cut_stream_is_joined_and_every_word_is_said_once(talk: Talk, tu
 async def test_a_stream_that_ends_before_its_run_is_no_end(talk: Talk, turn: int) -> None:
     await talk.before(turn)
     talk.plays(Say("Hel"), NoTerminal())
-    talk.limit(turn_timeout=0.2)
+    talk.limit(turn_timeout=1)
     task = await talk.say("two")
     assert (task.status.state, talk.server.runs[-1].status) == (TaskState.FAILED, "interrupted")
 

@@ -72,7 +72,7 @@ async def test_a_cancelled_turn_ends_its_run_at_the_backend(core: Core, turn: in
 @TURNS
 async def test_a_turn_out_of_time_ends_its_run_at_the_backend(core: Core, turn: int) -> None:
     adapter = ResumingAdapter(*up_to(turn, [*BEGUN, Pause()]), ownership=BS)
-    core.agent(adapter, turn_timeout=0.05)
+    core.agent(adapter, turn_timeout=0.5)
     await sent_before(core, turn)
     assert (await core.send("2", context="x")).status.state.name == "FAILED"
     assert adapter.cancelled == ["c/run2"]

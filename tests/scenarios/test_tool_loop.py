@@ -1017,6 +1017,6 @@ async def test_tools_that_cannot_be_reached_fail_the_turn_with_a_safe_text(core:
 
 
 async def test_a_turn_that_runs_out_of_time_in_a_tool_ends_with_its_outcome_unknown(core: Core) -> None:
-    core.agent(adapter_of(BR, asks("r1", C1)), toolset=ScriptedTools({"one": Pause()}), turn_timeout=0.05)
+    core.agent(adapter_of(BR, asks("r1", C1)), toolset=ScriptedTools({"one": Pause()}), turn_timeout=0.5)
     assert error_class(await core.send("1", context="c")) == TURN_TIMEOUT
     assert query(core.path, "SELECT status FROM tool_call") == [("interrupted",)]

@@ -172,7 +172,7 @@ async def test_77_a_turn_that_runs_out_of_time_keeps_what_its_tools_did_and_clos
     hangs = Pause()
     box = Effects({"one": 1, "two": hangs, "three": 3})
     adapter = adapter_of(ownership, asks("r1", "one", "two", "three"), says("A", "r2"))
-    core.agent(adapter, toolset=box, parallel_tools=1, turn_timeout=0.2)
+    core.agent(adapter, toolset=box, parallel_tools=1, turn_timeout=1)
     assert failed(await core.send("1", context="c")) == TURN_TIMEOUT
     assert query(core.path, STATUSES) == [("one", "completed"), ("two", "interrupted"), ("three", "cancelled")]
     await core.send("2", context="c")

@@ -301,7 +301,7 @@ async def test_59_with_per_turn_a_turn_that_failed_before_its_call_leaves_the_ha
     await core.send("1", context="c")
     await core.send("2", context="c", at_once=True)
     await soon(pause.reached.wait())
-    core.agent(adapter, turn_timeout=0.02, **PER_TURN)
+    core.agent(adapter, turn_timeout=0.5, **PER_TURN)
     third = await core.send("3", context="c", at_once=True)
     work = core.runner.run_of(third.id)
     assert work is not None

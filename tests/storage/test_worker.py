@@ -71,7 +71,7 @@ async def test_a_ledger_that_gets_no_thread_is_unavailable(
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         with pytest.raises(LedgerUnavailable, match=told):
-            async with asyncio.timeout(10), open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}", True):
+            async with asyncio.timeout(60), open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}", True):
                 pass
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from gateway.ports.adapter import AdapterError, ErrorClass
 from tests.adapters.http.conftest import KEY, Connect, answered, batches, events, fault
-from tests.adapters.raw_server import EVENT_STREAM, Exchange, StartRaw, chunk, free_port, plain
+from tests.adapters.raw_server import EVENT_STREAM, Exchange, StartRaw, chunk, plain
+from tests.support.refusing import refusing_port
 
 
 class TestStreams:
@@ -138,7 +139,7 @@ class TestStreams:
     async def test_proxies_of_the_environment_are_not_used(
         self, raw: StartRaw, connect: Connect, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{refusing_port()}")
         server = await raw(lambda exchange: exchange.stream(b"data: 1\n\n"))
         assert await events(connect(), server.url) == [b"1"]
 
@@ -152,7 +153,7 @@ class TestConnections:
     """Faults of the way to the backend."""
 
     async def test_a_port_without_a_listener(self, connect: Connect) -> None:
-        assert (await fault(connect(), f"http://127.0.0.1:{free_port()}")).kind is ErrorClass.UNREACHABLE
+        assert (await fault(connect(), f"http://127.0.0.1:{refusing_port()}")).kind is ErrorClass.UNREACHABLE
 
     async def test_no_such_host(self, connect: Connect) -> None:
         assert (await fault(connect(), "http://nowhere.invalid")).kind is ErrorClass.UNREACHABLE
@@ -236,7 +237,7 @@ class TestConnections:
                 await exchange.gone()
 
         server = await raw(answer)
-        client = connect(first_byte=0.05)
+        client = connect(first_byte=0.5)
         assert await events(client, server.url) == [b"1"]
         error = await fault(client, server.url)
         assert (error.kind, error.stale_connection) == (ErrorClass.TIMED_OUT, False)
@@ -254,7 +255,7 @@ class TestConnections:
         server = await raw(answer)
         seen = []
         with pytest.raises(AdapterError) as caught:  # noqa: PT012
-            async with connect(between_bytes=0.05).stream(server.url, b"{}") as stream:
+            async with connect(between_bytes=0.3).stream(server.url, b"{}") as stream:
                 async for batch in stream:
                     seen.extend(batch)
         assert (seen, caught.value.kind) == ([b"1"], ErrorClass.TIMED_OUT)

@@ -195,7 +195,7 @@ class TestAnswersThatAreNotWhole:
 
         server = await raw(answer)
         with pytest.raises(AdapterError, match="the answer stalled: ") as caught:
-            await ask(connect(first_byte=0.05), "GET", server.url)
+            await ask(connect(first_byte=0.5), "GET", server.url)
         assert caught.value.kind is ErrorClass.TIMED_OUT
 
     async def test_a_body_above_every_limit(self, raw: StartRaw, connect: Connect, ask: Ask) -> None:

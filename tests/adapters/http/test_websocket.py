@@ -17,8 +17,9 @@ from adapters.http.websocket import WebSocket
 from gateway.foundation.route import Proxy, Route
 from gateway.ports.adapter import AdapterError, ErrorClass
 from tests.adapters.http.conftest import KEY, Connect
-from tests.adapters.raw_server import Exchange, RawServer, StartRaw, free_port, plain
+from tests.adapters.raw_server import Exchange, RawServer, StartRaw, plain
 from tests.support.forward_proxy import forward_proxy
+from tests.support.refusing import refusing_port
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _TEXT, _BINARY, _CLOSE, _PING, _PONG = 1, 2, 8, 9, 10
@@ -199,7 +200,7 @@ class TestHandshakes:
     """Servers that open no socket."""
 
     async def test_a_port_without_a_listener(self, connect: Connect) -> None:
-        assert (await fault(connect(), f"ws://127.0.0.1:{free_port()}")).kind is ErrorClass.UNREACHABLE
+        assert (await fault(connect(), f"ws://127.0.0.1:{refusing_port()}")).kind is ErrorClass.UNREACHABLE
 
     async def test_a_refusal_is_the_error_of_the_service(self, raw: StartRaw, connect: Connect) -> None:
         server = await raw(lambda exchange: exchange.send(plain("403 Forbidden", b"no " + KEY.encode())))

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from gateway.a2a.model import Json
 from gateway.ports.tools import ToolRun
-from tests.adapters.raw_server import free_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 SMALL = (sys.executable, "-m", "tests.adapters.tools.mcp_server")
-BOUND = 30
+BOUND = 60
 _PAUSE = 0.01
 
 

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from adapters.tools.mcp import McpServer, McpSettings
 from gateway.ports.tools import ConsentNeeded, ConsentPage, ToolError, ToolOutput
-from tests.adapters.raw_server import free_port
 from tests.adapters.tools.served_mcp import BOUND, ROOT, SMALL, Served, eventually, run
+from tests.support.refusing import refusing_port
 
 Make = Callable[..., McpServer]
 
@@ -214,7 +214,7 @@ async def _process(source: McpServer) -> int:
     [
         ({"command": ("no-such-program",)}, "there is no command 'no-such-program'"),
         ({"command": (sys.executable, "-c", "pass")}, "Connection closed"),
-        ({"url": f"http://127.0.0.1:{free_port()}/mcp"}, "ConnectError"),
+        ({"url": f"http://127.0.0.1:{refusing_port()}/mcp"}, "ConnectError"),
     ],
 )
 async def test_a_server_that_cannot_be_reached_is_an_error_and_tried_again(

@@ -3,9 +3,7 @@
 import asyncio
 import os
 import pty
-import random
 import re
-import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -13,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 _BOUND_SECONDS = 60
-_DEAF_SECONDS = 2
+_DEAF_SECONDS = 5
 _PROJECT = Path(__file__).parents[3]
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 # Ctrl-C reaches only the programs whose controlling terminal it is.
@@ -110,15 +108,3 @@ async def terminal(*arguments: str) -> AsyncIterator[Terminal]:
             process.kill()
         await process.wait()
         os.close(screen)
-
-
-def free_port() -> int:
-    """A port for a gateway that restarts on it, outside of the range that port 0 gives."""
-    while True:
-        port = random.randrange(20000, 32000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port

@@ -1,7 +1,6 @@
 """Connections, and untrusted JSON."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from gateway.client.transport import (
 from tests.adapters.raw_server import Exchange, RawServer, plain
 from tests.support.certificates import certificate, server_context
 from tests.support.forward_proxy import forward_proxy
+from tests.support.refusing import refusing_port
 
 Json = Any
 
@@ -83,8 +83,7 @@ async def test_an_incomplete_answer_is_reported(answer: bytes, why: str) -> None
 async def test_no_proxy_is_used_for_this_machine(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
     monkeypatch.delenv("NO_PROXY", raising=False)
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
+    port = refusing_port()
     async with open_http(f"http://{host}:{port}") as http:
         with pytest.raises(Unreachable, match="connection refused"), http_errors(host):
             await http.get(f"http://{host}:{port}")

@@ -62,7 +62,7 @@ async def test_a_fault_in_an_adapter_is_internal_and_its_text_is_not_shown(
 
 async def test_a_turn_that_takes_too_long_fails(core: Core) -> None:
     adapter = ScriptedAdapter(G, [TextDelta("a"), Pause()])
-    core.agent(adapter, turn_timeout=0.02)
+    core.agent(adapter, turn_timeout=0.5)
     task = await core.send("hi")
     assert reason(task) == safe_text(TURN_TIMEOUT, CORRELATION_ID)
     assert answer(task) == "a"

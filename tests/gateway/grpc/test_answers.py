@@ -67,7 +67,7 @@ async def whole(peer: Peer, stream: int) -> int:
 
 
 async def test_an_answer_may_take_longer_than_a_caller_is_waited_for_as_long_as_it_moves() -> None:
-    blocked = 0.2
+    blocked = 1.0
     limits = LimitsConfig.model_construct(stream_blocked=blocked)
     async with (
         serving(operations=large(2**17), limits=limits) as served,
@@ -76,7 +76,7 @@ async def test_an_answer_may_take_longer_than_a_caller_is_waited_for_as_long_as_
     ):
         peer.send(asked(1))
         loop = asyncio.get_running_loop()
-        end, size = loop.time() + 5 * blocked, 0
+        end, size = loop.time() + 2 * blocked, 0
         while loop.time() < end:
             peer.window(1, 1)
             found = await peer.next(DATA)
@@ -88,7 +88,7 @@ async def test_an_answer_may_take_longer_than_a_caller_is_waited_for_as_long_as_
 
 
 async def test_what_waits_for_the_window_of_the_connection_waits_as_long_as_that_moves() -> None:
-    blocked = 0.2
+    blocked = 1.0
     limits = LimitsConfig.model_construct(stream_blocked=blocked)
     async with (
         serving(operations=large(2**17), limits=limits) as served,
@@ -98,7 +98,7 @@ async def test_what_waits_for_the_window_of_the_connection_waits_as_long_as_that
         numbers = range(1, 9, 2)
         peer.send(b"".join(map(asked, numbers)))
         loop = asyncio.get_running_loop()
-        end = loop.time() + 5 * blocked
+        end = loop.time() + 2 * blocked
         size = 0
         while size < 65535 or loop.time() < end:
             if size >= 65535:
@@ -123,7 +123,7 @@ async def _statuses(peer: Peer, numbers: set[int]) -> dict[int, bool]:
 
 
 async def test_a_caller_that_takes_no_more_of_its_answer_gets_a_status_and_the_others_go_on() -> None:
-    limits = LimitsConfig.model_construct(stream_blocked=0.2)
+    limits = LimitsConfig.model_construct(stream_blocked=1.0)
     async with (
         serving(operations=large(2**17), limits=limits) as served,
         raw_peer(served.port, window=1000) as peer,

@@ -79,9 +79,13 @@ def told(data: bytes) -> tuple[int, str]:
 
 
 @asynccontextmanager
-async def served(app: ASGIApp, **limits: Any) -> AsyncIterator[Connect]:
+async def served(app: ASGIApp, *, uvicorns: float = 5, **limits: Any) -> AsyncIterator[Connect]:
+    """`uvicorns`: the seconds for which uvicorn keeps an idle connection by itself."""
     kind = type("ShortLimits", (Connection,), limits)
-    config = Config(app, http=kind, ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False)
+    config = Config(
+        app, http=kind, ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False,
+        timeout_keep_alive=int(uvicorns),
+    )  # fmt: skip
     config.load()
     state = ServerState()
     loop = asyncio.get_running_loop()

@@ -30,7 +30,7 @@ Answers = Callable[[str, int], Awaitable[list[str]]]
 
 @asynccontextmanager
 async def sending(
-    rules: TargetRules = RULES, answers: Answers | None = None, seconds: float = 5.0, route: Route = DIRECT
+    rules: TargetRules = RULES, answers: Answers | None = None, seconds: float = 20.0, route: Route = DIRECT
 ) -> AsyncGenerator[Sender]:
     lookup = Resolver(rules.permit, answers)
     sender = Sender(rules, lookup, seconds, Clock(now=lambda: START), route)

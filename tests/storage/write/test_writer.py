@@ -30,7 +30,7 @@ async def writing(path: Path, busy_timeout_ms: int = 5000) -> AsyncGenerator[Wri
     prepare(path, busy_timeout_ms, auto_migrate=True)
     writer = Writer(str(path), busy_timeout_ms)
     await writer.open()
-    assert await asyncio.wait_for(Told(writer).of(ACCEPTED), 10) == [("0", None)]
+    assert await asyncio.wait_for(Told(writer).of(ACCEPTED), 60) == [("0", None)]
     try:
         yield writer
     finally:

@@ -21,7 +21,8 @@ from adapters.http.failures import Failures
 from adapters.http.settings import Timeouts
 from gateway.ports.adapter import AdapterError, ErrorClass
 from tests.adapters.http.conftest import batches
-from tests.adapters.raw_server import Exchange, Received, StartRaw, free_port, plain
+from tests.adapters.raw_server import Exchange, Received, StartRaw, plain
+from tests.support.refusing import refusing_port
 
 pytest.importorskip("botocore")
 
@@ -220,7 +221,7 @@ class TestWithoutKeys:
         assert caught.value.detail == f"no AWS keys: Unable to locate credentials; {where}"
 
     async def test_a_role_that_cannot_be_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"http://127.0.0.1:{free_port()}/role")
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"http://127.0.0.1:{refusing_port()}/role")
         monkeypatch.setattr("botocore.utils.ContainerMetadataFetcher.SLEEP_TIME", 0)
         async with client() as http:
             with pytest.raises(AdapterError) as caught:

@@ -19,9 +19,10 @@ from adapters.http.settings import Timeouts
 from gateway.foundation.route import Proxy, Route
 from gateway.ports.adapter import AdapterError, ErrorClass
 from tests.adapters.http.conftest import batches
-from tests.adapters.raw_server import Answer, Exchange, RawServer, StartRaw, free_port, plain
+from tests.adapters.raw_server import Answer, Exchange, RawServer, StartRaw, plain
 from tests.support.certificates import certificate, server_context
 from tests.support.forward_proxy import forward_proxy
+from tests.support.refusing import refusing_port
 
 pytest.importorskip("azure.identity")
 
@@ -265,7 +266,7 @@ class TestWithoutToken:
         assert not [record for record in caplog.records if record.name.startswith(("azure", "msal"))]
 
     async def test_an_authority_that_does_not_answer(self) -> None:
-        async with client(Route(), **_APPLICATION, authority=f"https://localhost:{free_port()}") as http:
+        async with client(Route(), **_APPLICATION, authority=f"https://localhost:{refusing_port()}") as http:
             with pytest.raises(AdapterError) as caught:
                 await batches(http, "http://127.0.0.1:1")
         assert caught.value.kind is ErrorClass.UNREACHABLE

@@ -15,8 +15,9 @@ from adapters.http.settings import Timeouts
 from gateway.foundation.route import Proxy, Route
 from gateway.ports.adapter import AdapterError, ErrorClass
 from tests.adapters.http.conftest import batches
-from tests.adapters.raw_server import Exchange, RawServer, Received, StartRaw, free_port, plain
+from tests.adapters.raw_server import Exchange, RawServer, Received, StartRaw, plain
 from tests.support.forward_proxy import forward_proxy
+from tests.support.refusing import refusing_port
 
 _SECRET = "s3cr3t:of the/client"
 _JSON = "application/json"
@@ -173,7 +174,7 @@ async def test_an_answer_without_a_token_says_why(raw: StartRaw, wire: bytes, ki
 
 async def test_an_endpoint_that_does_not_answer(raw: StartRaw) -> None:
     silent = await raw(Exchange.gone)
-    for url in (f"http://127.0.0.1:{free_port()}", silent.url):
+    for url in (f"http://127.0.0.1:{refusing_port()}", silent.url):
         http = client(auth(url), first_byte=0.05)
         with pytest.raises(AdapterError) as caught:
             await batches(http, "http://127.0.0.1:1")

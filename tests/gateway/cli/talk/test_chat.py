@@ -351,8 +351,8 @@ async def test_a_running_task_can_be_canceled(folder: Path, how: str) -> None:
     async with local_gateway(AGENTS, folder) as gateway, terminal("chat", "mine", "-u", gateway.url) as screen:
         await screen.until("> ")
         screen.type("wait\n")
-        await screen.until('tool: lookup {"city":"Oslo"}\ntool: lookup gave {"result":"3C"} (0.')
-        await screen.until("s)\nso ")
+        await screen.until('tool: lookup {"city":"Oslo"}\ntool: lookup gave {"result":"3C"} (')
+        await screen.until(" s)\nso ")
         screen.type(how)
         await screen.until("\n(canceled)\n> ")
         screen.type("hello\n")

@@ -7,7 +7,7 @@ Source: A2A 1.0, section 10.
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, cast
 
 from gateway.a2a.weight import weight
 from gateway.a2a.wire import dialects, v1_0, v1_0_proto
@@ -101,8 +101,7 @@ class A2AService:
 
         Raises: CallerGone.
         """
-        task = asyncio.current_task()
-        assert task is not None
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._running.add(task)
         context.busy = True
         try:

@@ -20,14 +20,14 @@ _WORDS = 400
 _SETTINGS = f"push: {{timeout: 5m, {LOOPBACK}}}"
 
 
-async def _stopped_in_the_midst(start: StartChild, receiver: Receiver, arrived: int) -> None:
+async def _stopped_in_the_midst(start: StartChild, receiver: Receiver, arrived: int, words: int = _WORDS) -> None:
     """A gateway that gets SIGTERM once its task has ended and this many events have arrived."""
     child = await start()
     async with a2a_http(child.url) as http:
         config = {"id": "config-1", "url": f"{receiver.url}/hook"}
         answer: Json = await A2A(http, "long").call(
             "SendMessage",
-            message=user_message(" ".join(f"w{number}" for number in range(_WORDS))),
+            message=user_message(" ".join(f"w{number}" for number in range(words))),
             configuration={"taskPushNotificationConfig": config},
         )
         assert answer["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -85,7 +85,8 @@ async def test_what_was_to_be_tried_again_later_is_tried_by_the_next_process(tmp
         child_gateways(_AGENT, tmp_path, settings=_SETTINGS) as start,
     ):
         receiver.answers.extend([Answer(), Answer(503)])
-        await _stopped_in_the_midst(start, receiver, arrived=2)
+        # It has ended before the next try is due.
+        await _stopped_in_the_midst(start, receiver, arrived=2, words=20)
         assert [letter.accepted for letter in receiver.letters] == [True, False]
         await start()
         letters = await receiver.ended(_BOUND_SECONDS)

@@ -238,7 +238,8 @@ async def test_a_deadline_ends_a_call_whose_caller_takes_nothing() -> None:
     ],
     ids=["pings", "windows", "settings"],
 )
-async def test_a_flood_ends_its_connection_and_no_other(flood: bytes) -> None:
+async def test_a_flood_ends_its_connection_and_no_other(flood: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "_PER_SECOND", 0.0)
     async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
         peer.send(flood * 6000)
         found = await peer.next(GOAWAY)
@@ -262,6 +263,7 @@ async def test_calls_without_end_that_are_reset_at_once_end_their_connection(
 ) -> None:
     """By the peer, or by what it makes the gateway reset them for."""
     monkeypatch.setattr(frames, "_BURST", 600)
+    monkeypatch.setattr(frames, "_PER_SECOND", 0.0)
     with capture_logs() as logs:
         async with serving(operations=Waiting()) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
             for begin in range(1, 30_000, 100):

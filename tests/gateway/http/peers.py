@@ -51,6 +51,13 @@ class Peer:
         """Ends the own side of the connection; the peer still reads."""
         self._writer.write_eof()
 
+    async def say_last(self, data: bytes) -> None:
+        """The end of the own side arrives with the data, and not behind the beginning of the answer."""
+        connection = self._writer.get_extra_info("socket")
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        await self.say(data)
+        self.end()
+
     def leave(self) -> None:
         self._writer.close()
 

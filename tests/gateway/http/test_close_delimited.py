@@ -65,11 +65,10 @@ async def test_a_started_gateway_streams_to_a_client_of_http_1_0_that_sends_noth
     async with child_gateways('a: {type: python, ref: "gateway.cli.demo.agent:reply"}', tmp_path) as start:
         child = await start()
         peer = Peer(*await asyncio.open_connection("127.0.0.1", int(child.url.rsplit(":", 1)[1])))
-        await peer.say(
+        await peer.say_last(
             b"POST %b/a2a/a/message:stream HTTP/1.0\r\nHost: elsewhere\r\nA2A-Version: 1.0\r\nContent-Length: %d\r\n\r\n%b"
             % (child.url.encode(), len(message), message)
         )
-        peer.end()
         head, _, body = (await peer.rest()).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200 OK\r\n")
         assert b"transfer-encoding" not in head.lower()

@@ -131,7 +131,7 @@ class Context:
 
     async def read(self) -> bytes | None:
         """The next message, None after the last. Raises: CallerGone, PayloadTooLarge, EncodingNotSupported, InvalidRequest."""
-        while (message := self._incoming.next()) is None and not self._incoming.ended:
+        while (message := self.arrived()) is None and not self._incoming.ended:
             if self._ended:
                 raise CallerGone
             # Only what is waited for is let in: a caller that is not admitted sends no more than one window.

@@ -28,7 +28,7 @@ from gateway.foundation.clock import timestamp
 LogFormat: TypeAlias = Literal["text", "json"]
 
 _TRACES = frozenset({"exception", "frames", "stack"})
-"""Keys whose values the renderer writes as they are, and which it expects to be text."""
+"""Keys whose values stand below their line; the renderer expects some of them to be text."""
 
 _SPECIAL = frozenset(" =\"'")
 _TIME = {"json": "iso", "text": "%Y-%m-%d %H:%M:%S"}

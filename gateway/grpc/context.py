@@ -73,7 +73,7 @@ class Stream(Protocol):
 
 
 class Context:
-    """A call, from its headers on."""
+    """A call, from its headers on. While it is `busy`, it goes on when its caller leaves."""
 
     def __init__(self, stream: Stream, headers: Headers, largest: int) -> None:
         """`largest` is the number of bytes of the largest message of the caller."""
@@ -91,6 +91,12 @@ class Context:
         self._begun = False
         self._status = _DONE
         self._ended = False
+        self.busy = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can be said to the caller any more."""
+        return self._ended
 
     @property
     def peer(self) -> str:
@@ -116,9 +122,16 @@ class Context:
         self._incoming.ended = True
         self._wake()
 
+    def arrived(self) -> bytes | None:
+        """The next message if it is there. Raises: PayloadTooLarge, EncodingNotSupported, InvalidRequest."""
+        message = self._incoming.next()
+        if message is not None:
+            self._take()
+        return message
+
     async def read(self) -> bytes | None:
         """The next message, None after the last. Raises: CallerGone, PayloadTooLarge, EncodingNotSupported, InvalidRequest."""
-        while (message := self._incoming.next()) is None and not self._incoming.ended:
+        while (message := self.arrived()) is None and not self._incoming.ended:
             if self._ended:
                 raise CallerGone
             # Only what is waited for is let in: a caller that is not admitted sends no more than one window.
@@ -204,6 +217,9 @@ class Context:
 
 async def receive(context: Context) -> bytes:
     """The one message of a call. Raises: InvalidRequest, and as `Context.read`."""
+    message = context.arrived()
+    if message is not None:
+        return message
     try:
         async with asyncio.timeout(_MESSAGE_TIMEOUT):
             message = await context.read()

@@ -86,7 +86,7 @@ class GrpcServer:
         """Answers calls while the block runs. `ready` says whether requests are accepted. `access` is None where requests get
         no line in the log."""
         async with asyncio.TaskGroup() as tasks:
-            service = A2AService(pipelines, tasks, clock, access)
+            service = A2AService(pipelines, clock, access)
             blocked = self._bounds.blocked
             public = _public_calls(HealthService(ready, drain, blocked), ReflectionService(drain, blocked), clock)
             serve = partial(self._serve, _Calls(service, public))

@@ -7,7 +7,7 @@ Source: A2A 1.0, section 10.
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, cast
 
 from gateway.a2a.weight import weight
 from gateway.a2a.wire import dialects, v1_0, v1_0_proto
@@ -34,14 +34,9 @@ Pipelines = Callable[[], AbstractContextManager[Pipeline]]
 
 
 class A2AService:
-    """`operations` runs what callers have begun."""
-
-    def __init__(
-        self, pipelines: Pipelines, operations: asyncio.TaskGroup, clock: Clock, access: AccessLog | None
-    ) -> None:
+    def __init__(self, pipelines: Pipelines, clock: Clock, access: AccessLog | None) -> None:
         """`access` is None where requests get no line."""
         self._pipelines = pipelines
-        self._operations = operations
         self._clock = clock
         self._access = access
         self._running: set[asyncio.Task[Any]] = set()
@@ -84,7 +79,9 @@ class A2AService:
             return method, dialect.decode(method, v1_0_proto.params(method, payload, pipeline.depth))
 
         async with context.turn(reads=name in _READS) as turn:
-            outcome = await self._outcome(pipeline.perform(admitted, dialect, read, size=len(payload) * _FIELDS))
+            outcome = await self._outcome(
+                context, pipeline.perform(admitted, dialect, read, size=len(payload) * _FIELDS)
+            )
             active = ((dialect.extensions.decode(), ", ".join(outcome.extensions)),) if outcome.extensions else ()
             if outcome.stream is not None:
                 call = StreamedCall(context, outcome.stream, pipeline.streams, v1_0_proto.event, turn)
@@ -99,27 +96,21 @@ class A2AService:
             turn.made()
             await context.write((message,), pipeline.streams.send_timeout)
 
-    async def _outcome(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
-        """What the operation returns or raises. When the caller leaves, it goes on, and its stream is closed."""
-        task = self._operations.create_task(_attempt(work))
+    async def _outcome(self, context: Context, work: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """What the operation returns or raises. When the caller leaves, it goes on, and its stream is closed.
+
+        Raises: CallerGone.
+        """
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        context.busy = True
         try:
-            found = await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await asyncio.wait((task,))
-            late = None if task.cancelled() else task.result()
-            if isinstance(late, Outcome) and late.stream is not None:
-                await late.stream.aclose()
-            raise
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-
-async def _attempt(work: Coroutine[Any, Any, Outcome]) -> Outcome | Exception:
-    """An error as a value, because one that is raised would end the group."""
-    try:
-        return await work
-    except Exception as error:  # noqa: BLE001  # raised again by the task of the call
-        return error
+            outcome = await work
+        finally:
+            context.busy = False
+            self._running.discard(task)
+        if context.ended:
+            if outcome.stream is not None:
+                await outcome.stream.aclose()
+            raise CallerGone
+        return outcome

@@ -139,10 +139,10 @@ class Stream:
 
     def lose(self) -> None:
         """Ends the call: nothing can be sent any more."""
-        task = self._task
-        self.context.lose()
+        context, task = self.context, self._task
+        context.lose()
         self._close()
-        task.cancel()
+        _cancel(context, task)
 
     def give_up(self) -> None:
         self.stop(_STUCK)
@@ -152,16 +152,16 @@ class Stream:
         if self._last is not None:
             self.cut(self._last)
         else:
-            task = self._task
-            self.context.give_up(error)
-            task.cancel()
+            context, task = self.context, self._task
+            context.give_up(error)
+            _cancel(context, task)
 
     # --- its end
 
     def _expire(self) -> None:
-        task = self._task
-        self.context.expire()
-        task.cancel()
+        context, task = self.context, self._task
+        context.expire()
+        _cancel(context, task)
 
     def _end(self, headers: Headers) -> None:
         with suppress(CallerGone):
@@ -187,3 +187,9 @@ class Stream:
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+
+
+def _cancel(context: Context, task: asyncio.Task[Any]) -> None:
+    """What the call has begun is done first: then it sees that it has ended."""
+    if not context.busy:
+        task.cancel()

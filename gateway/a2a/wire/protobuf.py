@@ -157,17 +157,15 @@ def _after_group(data: memoryview, at: int, number: int, reading: Reading) -> in
     return at
 
 
-def _encoded(number: int) -> bytes:
+@lru_cache(maxsize=2**12)
+def varint(number: int) -> bytes:
+    """An integer as it is written."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
         number >>= 7
     out.append(number)
     return bytes(out)
-
-
-varint = lru_cache(maxsize=2**12)(_encoded)
-"""An integer as it is written."""
 
 
 def _delimited(content: bytes) -> bytes:
@@ -396,14 +394,14 @@ def _below(depth: int, reading: Reading) -> int:
 def _writer(member: Field) -> Callable[[Json, list[bytes]], None]:
     tag, write = member.tag, member.kind.write
 
-    def with_length(value: Json, out: list[bytes]) -> None:
+    def delimited(value: Json, out: list[bytes]) -> None:
         content = write(value)
         out += (tag, varint(len(content)), content)
 
-    def without_length(value: Json, out: list[bytes]) -> None:
+    def undelimited(value: Json, out: list[bytes]) -> None:
         out += (tag, write(value))
 
-    one = with_length if member.kind.wire == _LENGTH else without_length
+    one = delimited if member.kind.wire == _LENGTH else undelimited
 
     def unless_default(value: Json, out: list[bytes]) -> None:
         if value not in _DEFAULTS:

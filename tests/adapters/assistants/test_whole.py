@@ -311,7 +311,8 @@ async def test_calls_that_no_tool_answers_are_answered_together_to_the_waiting_r
 
 async def test_calls_that_stay_without_an_outcome_get_one_with_the_next_message(start_local: StartLocal) -> None:
     def calls(conversation: Conversation) -> list[Step]:
-        return list(TWO_CALLS) if conversation.text == "How high?" else repeats(conversation)
+        asked = conversation.text == "How high?" and not conversation.tool_outputs
+        return list(TWO_CALLS) if asked else repeats(conversation)
 
     emulator = server(calls)
     async with talking(emulator, start_local, more="unknown_tool: fail") as caller:

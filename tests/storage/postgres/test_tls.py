@@ -1,15 +1,23 @@
 """Connections that are secured: the server is who it says, or nothing is sent to it."""
 
 import shutil
+import socket
+import ssl
+import threading
 from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.testing.ledger_points import ACCEPT
+from storage.postgres.session import Result, Session
+from storage.postgres.settings import PostgresSettings
+from storage.postgres.text import bound, plain
 from tests.storage.postgres.test_failures import opened, run
-from tests.support.certificates import certificate, make_authority
+from tests.support.certificates import certificate, make_authority, server_context
 from tests.support.postgres import Server, as_user, postgres_server
 
 _AUTHORITY = "authority.pem"
@@ -80,3 +88,54 @@ async def test_a_server_that_speaks_no_tls_is_refused_where_it_is_required(datab
     with pytest.raises(LedgerUnavailable, match="does not support SSL"):
         async with opened(database_url, tls="require"):
             pass
+
+
+_REQUEST = 8
+"""Bytes with which a client asks for TLS."""
+
+
+@contextmanager
+def long_records(url: str, context: ssl.SSLContext) -> Iterator[str]:
+    """The URL of a proxy that speaks TLS to one client, in records as long as they may be. Those of PostgreSQL before version 17
+    are half as long, and libpq takes each at once."""
+    parts = urlsplit(url)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection((str(parts.hostname), parts.port or 0)) as server,
+    ):
+
+        def serve() -> None:
+            client, _ = listening.accept()
+            with closing(client):
+                client.recv(_REQUEST, socket.MSG_WAITALL)
+                client.sendall(b"S")
+                with context.wrap_socket(client, server_side=True) as secured, suppress(OSError):
+                    forth = threading.Thread(target=copy, args=(secured, server))
+                    forth.start()
+                    copy(server, secured)
+                    forth.join()
+
+        def copy(source: socket.socket, target: socket.socket) -> None:
+            with suppress(OSError):
+                while data := source.recv(2**20):
+                    target.sendall(data)
+            with suppress(OSError):
+                server.shutdown(socket.SHUT_RDWR)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        credentials = parts.netloc.rpartition("@")[0]
+        yield parts._replace(netloc=f"{credentials}@127.0.0.1:{listening.getsockname()[1]}").geturl()
+        serving.join()
+
+
+def test_an_answer_that_has_been_decrypted_is_not_waited_for(database_url: str, tmp_path: Path) -> None:
+    context = server_context(certificate(tmp_path, "127.0.0.1"))
+    with long_records(database_url, context) as url:
+        session = Session(PostgresSettings(url=url, tls="require").conninfo(options=True), 5.0, 3.0, prepares=True)
+        with closing(session):
+            for length in range(1000, 60_000, 1000):
+                text = bound(plain("SELECT repeat('x', CAST($1 AS integer))", "length"), {"length": length})
+                [found] = session.run([text])
+                assert isinstance(found, Result)
+                assert found.rows == [("x" * length,)]

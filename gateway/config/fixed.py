@@ -1,6 +1,5 @@
-"""The sections that change only with a restart, and how processes that read them apart tell that they have read the same. Law: no
-value can be told from a digest.
-"""
+"""The sections that change only with a restart, and digests by which processes tell that they have read the same. Law: a digest
+shows no value."""
 
 from hashlib import sha256
 from pathlib import Path

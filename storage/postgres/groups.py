@@ -38,7 +38,7 @@ _TRIES = 3
 """Of a group that waits for a transaction which waits for the group."""
 
 _ROUNDS = 3
-"""Of a group whose units go together, each time without another one that does not fit; behind them each unit has a savepoint."""
+"""Of a group whose units go together, each time without one that does not fit; behind them each unit has a savepoint."""
 
 _PAUSE = 0.1
 """Seconds between two attempts to reach the server while units wait for it."""
@@ -128,7 +128,7 @@ class GroupStore:
         return [*outcomes, *failed], retried
 
     def _write_all(self, units: list[Unit], outcomes: list[Outcome], held: Held) -> None:
-        """Adds to both. Units of which some are held up go one by one, so that the others do not fail with them; where many are,
+        """Adds to both. Units of which some are held up go one by one, so that others do not fail with them; where many are,
         the rest is left out. Raises: Lost, Failure, Behind."""
         together, one_by_one = divided(units, self._held) if self._held else (units, [])
         try:
@@ -297,9 +297,9 @@ class GroupStore:
         answers = session.run([*first, *calls, *end, self._call(sql.COUNT_GROUP, number=number)])
         _answered(answers[: len(first)])
         for (place, statement), answer in zip(owners, answers[len(first) :], strict=False):
-            error = _error(statement, answer)
-            if error is not None:
-                return place, error
+            why = _error(statement, answer)
+            if why is not None:
+                return place, why
         _answered(answers[len(first) + len(calls) : -1])
         self._said(answers[-1])
         return None

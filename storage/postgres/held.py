@@ -1,5 +1,4 @@
-"""Units whose rows somebody holds. Law: a unit that names a thread or a turn of one of them waits behind it, and no other does.
-"""
+"""Units whose rows somebody holds. Law: who names a thread or a turn of one of them waits behind it, and nobody else does."""
 
 from storage.postgres.errors import Failure
 from storage.postgres.footprint import names

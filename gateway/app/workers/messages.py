@@ -13,8 +13,8 @@ LENGTH_BYTES = 4
 
 class Begin(msgspec.Struct, frozen=True):
     """What a worker is to do. `number` is from 1 on, `parent` the process number of the supervisor. `port` and `grpc_port` are
-    reserved. `path` is where Python finds modules, and `given` what the command line says. `fixed` has the digests of the sections
-    of the configuration that are the same in all workers, by their names."""
+    reserved. `path` is where Python finds modules, and `given` what the command line says. `fixed` has the digests of what the
+    configuration says for all workers, by the names of its sections."""
 
     number: int
     parent: int

@@ -408,7 +408,7 @@ async def test_a_row_that_somebody_holds_keeps_only_those_waiting_who_need_it(da
             await ledger.ready()
             assert not running.done()
             assert not following.done()
-        assert await asyncio.gather(running, following) == ["stored", "stored"]
+        assert [await running, await following] == ["stored", "stored"]
         assert await numbers(ledger) == [1, 2]
 
 

@@ -90,7 +90,7 @@ def test_a_value_that_no_column_holds_is_left_out_as_well(database_url: str, sto
 
 
 def test_of_many_that_do_not_fit_each_is_left_out_alone(database_url: str, store: GroupStore) -> None:
-    points = [context(number) if number % 2 else _NOWHERE for number in range(1, 12)]
+    points: list[CommitPoint] = [context(number) if number % 2 else _NOWHERE for number in range(1, 12)]
     assert written(store, *points) == ["stored" if number % 2 else "Conflict" for number in range(1, 12)]
     assert contexts(database_url) == [1, 3, 5, 7, 9, 11]
 

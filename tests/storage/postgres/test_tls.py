@@ -1,11 +1,10 @@
 """Connections that are secured: the server is who it says, or nothing is sent to it."""
 
+import asyncio
 import shutil
-import socket
 import ssl
-import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -94,48 +93,43 @@ _REQUEST = 8
 """Bytes with which a client asks for TLS."""
 
 
-@contextmanager
-def long_records(url: str, context: ssl.SSLContext) -> Iterator[str]:
-    """The URL of a proxy that speaks TLS to one client, in records as long as they may be. Those of PostgreSQL before version 17
-    are half as long, and libpq takes each at once."""
+@asynccontextmanager
+async def long_records(url: str, context: ssl.SSLContext) -> AsyncGenerator[str, None]:
+    """The URL of a proxy that speaks TLS, in records as long as they may be. Those of PostgreSQL before version 17 are half as
+    long, and libpq takes each at once."""
     parts = urlsplit(url)
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listening,
-        socket.create_connection((str(parts.hostname), parts.port or 0)) as server,
-    ):
 
-        def serve() -> None:
-            client, _ = listening.accept()
-            with closing(client):
-                client.recv(_REQUEST, socket.MSG_WAITALL)
-                client.sendall(b"S")
-                with context.wrap_socket(client, server_side=True) as secured, suppress(OSError):
-                    forth = threading.Thread(target=copy, args=(secured, server))
-                    forth.start()
-                    copy(server, secured)
-                    forth.join()
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(_REQUEST)
+        writer.write(b"S")
+        await writer.start_tls(context)
+        there, back = await asyncio.open_connection(parts.hostname, parts.port)
+        await asyncio.gather(copy(reader, back), copy(there, writer))
 
-        def copy(source: socket.socket, target: socket.socket) -> None:
-            with suppress(OSError):
-                while data := source.recv(2**20):
-                    target.sendall(data)
-            with suppress(OSError):
-                server.shutdown(socket.SHUT_RDWR)
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(2**20):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
 
-        serving = threading.Thread(target=serve)
-        serving.start()
-        credentials = parts.netloc.rpartition("@")[0]
-        yield parts._replace(netloc=f"{credentials}@127.0.0.1:{listening.getsockname()[1]}").geturl()
-        serving.join()
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    credentials = parts.netloc.rpartition("@")[0]
+    async with server:
+        yield parts._replace(netloc=f"{credentials}@127.0.0.1:{server.sockets[0].getsockname()[1]}").geturl()
 
 
-def test_an_answer_that_has_been_decrypted_is_not_waited_for(database_url: str, tmp_path: Path) -> None:
+def _read_texts(url: str) -> None:
+    session = Session(PostgresSettings(url=url, tls="require").conninfo(options=True), 5.0, 3.0, prepares=True)
+    with closing(session):
+        for length in range(1000, 60_000, 1000):
+            text = bound(plain("SELECT repeat('x', CAST($1 AS integer))", "length"), {"length": length})
+            [found] = session.run([text])
+            assert isinstance(found, Result)
+            assert found.rows == [("x" * length,)]
+
+
+async def test_an_answer_that_has_been_decrypted_is_not_waited_for(database_url: str, tmp_path: Path) -> None:
     context = server_context(certificate(tmp_path, "127.0.0.1"))
-    with long_records(database_url, context) as url:
-        session = Session(PostgresSettings(url=url, tls="require").conninfo(options=True), 5.0, 3.0, prepares=True)
-        with closing(session):
-            for length in range(1000, 60_000, 1000):
-                text = bound(plain("SELECT repeat('x', CAST($1 AS integer))", "length"), {"length": length})
-                [found] = session.run([text])
-                assert isinstance(found, Result)
-                assert found.rows == [("x" * length,)]
+    async with long_records(database_url, context) as url:
+        await asyncio.to_thread(_read_texts, url)

@@ -47,7 +47,9 @@ def test_a_query_reads_no_table_from_end_to_end(connection: sqlite3.Connection, 
 
 
 def test_turns_that_are_to_be_cancelled_are_found_without_reading_the_others(connection: sqlite3.Connection) -> None:
-    assert plan(connection, compiled.CANCEL_REQUESTS.sql) == ["SEARCH turn USING INDEX ix_turn_cancel_asked (process=?)"]
+    assert plan(connection, compiled.CANCEL_REQUESTS.sql) == [
+        "SEARCH turn USING INDEX ix_turn_cancel_asked (process=?)"
+    ]
 
 
 def test_unsent_items_are_found_without_reading_the_sent_ones(connection: sqlite3.Connection) -> None:

@@ -77,7 +77,7 @@ def test_one_unit_that_does_not_fit_costs_its_group_two_trips_and_not_two_for_ea
     database_url: str, session: Watched, store: GroupStore
 ) -> None:
     some, others = range(1, 20), range(20, 40)
-    points = [*map(context, some), _NOWHERE, *map(context, others)]
+    points: list[CommitPoint] = [*map(context, some), _NOWHERE, *map(context, others)]
     assert written(store, *points) == ["stored"] * 19 + ["Conflict"] + ["stored"] * 20
     assert contexts(database_url) == [*some, *others]
     assert session.trips == 4

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from gateway.app.application import Gateway, running
 from gateway.app.grpc_port import open_grpc
+from gateway.config.fixed import FIXED
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid
@@ -28,9 +29,6 @@ log = structlog.get_logger("gateway.app.process")
 _GC_THRESHOLD = 50_000
 """Net new objects before the youngest generation is collected. A turn leaves no reference cycles, however it ends; but 200
 running turns allocate and free about 10,000 objects all the time, and looking at them each time took 7 % of the CPU."""
-
-_FIXED = ("server", "storage", "push", "logs")
-"""Sections that change only with a restart."""
 
 
 async def serve(
@@ -108,7 +106,7 @@ async def _reload_on_signal(
         asked.clear()
         try:
             wanted = await asyncio.to_thread(read)
-            await gateway.reload(wanted.model_copy(update={name: getattr(served, name) for name in _FIXED}))
+            await gateway.reload(wanted.model_copy(update={name: getattr(served, name) for name in FIXED}))
         except ConfigInvalid as error:
             for problem in error.problems:
                 log.error("reload.refused", problem=str(problem))
@@ -125,7 +123,7 @@ async def _reload_on_signal(
 def _changed(old: GatewayConfig, new: GatewayConfig) -> list[str]:
     """The changed settings that need a restart, without those that are derived from others."""
     changed = []
-    for section in _FIXED:
+    for section in FIXED:
         (before, given), (after, given_too) = _keys(getattr(old, section)), _keys(getattr(new, section))
         names = [name for name in before | after if before.get(name) != after.get(name)]
         changed += [f"{section}.{name}" for name in names if name in given | given_too]

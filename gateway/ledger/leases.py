@@ -34,6 +34,13 @@ class CountTries(msgspec.Struct, frozen=True):
     tries: int
 
 
+class TakeTriesBack(msgspec.Struct, frozen=True):
+    """So many attempts no longer count; none does where there were no more. An ended turn does not change."""
+
+    turn: str
+    number: int
+
+
 class Claim(msgspec.Struct, frozen=True):
     """A queued turn of the dead process `previous_process` is queued in this process. Conflict when another process has it, or
     the previous one lives."""

@@ -202,7 +202,8 @@ class Operations:
 
     async def _wait_remote(self, call: OperationCall, task_id: str, *, for_end: bool) -> TaskRecord | None:
         """The task of a turn of another process, when the turn has ended, without `for_end` already when its caller may know
-        of the task; or when this process stops to wait. None when it is gone."""
+        of the task; or when this process stops to wait. None when it is gone. Raises: Unanswered at a drain before the end of
+        the turn, `for_end`."""
         record = await self._ledger.task(call.caller, call.agent.name, task_id)
         if record is None or record.state in TERMINAL | INTERRUPTED or (record.visible and not for_end):
             return record
@@ -211,13 +212,16 @@ class Operations:
             record.id, [], record.last_event, subscription, self._ledger, self._runner.log_tail, with_turn=True
         )
         try:
-            async for _ in stream:
-                if not for_end:
-                    record = await self._ledger.task(call.caller, call.agent.name, task_id)
-                    if record is None or record.visible:
-                        return record
+            with self._drain.on_set(subscription.end):
+                async for _ in stream:
+                    if not for_end:
+                        record = await self._ledger.task(call.caller, call.agent.name, task_id)
+                        if record is None or record.visible:
+                            return record
         finally:
             await stream.aclose()
+        if for_end and self._drain.is_set() and not stream.ended:
+            raise Unanswered(_NOT_WAITED_FOR)
         return await self._ledger.task(call.caller, call.agent.name, task_id)
 
     # --- tasks

@@ -28,7 +28,7 @@ from gateway.foundation.clock_steps import ClockSteps
 from gateway.foundation.shutdown import InFlight
 from gateway.ledger.calls import RESTARTED
 from gateway.ledger.errors import Conflict, CorruptRecord, LedgerUnavailable
-from gateway.ledger.leases import TRIES, CountTries, UnfinishedTurn
+from gateway.ledger.leases import TRIES, CountTries, TakeTriesBack, UnfinishedTurn
 from gateway.ledger.port import Commits
 from gateway.ledger.threads import ThreadRecord
 from gateway.scheduling.settle import settle
@@ -84,7 +84,8 @@ class Quarantine:
             except LedgerUnavailable:
                 raise
             except Exception:
-                self._count(unfinished.turn, found, counted)
+                # Does not wait for the commit: if the count is not stored, the turn has one try more.
+                self.ledger.submit((CountTries(unfinished.turn, found, counted),), lambda _: None)
                 raise
             return
         try:
@@ -95,9 +96,9 @@ class Quarantine:
             if await settle():
                 return
         except (LedgerUnavailable, asyncio.CancelledError):
-            self._count(unfinished.turn, counted, found)
+            self._take_back(unfinished.turn, 1)
             raise
-        self._count(unfinished.turn, counted, found)
+        self._take_back(unfinished.turn, 1)
 
     def watch(self, unfinished: UnfinishedTurn, run: TurnRun) -> None:
         """The turn was taken over. An answer that is listened to again may be what killed its process."""
@@ -111,11 +112,12 @@ class Quarantine:
             if turn not in running or until <= now:
                 del self._on_trial[turn]
             if turn in running and until <= now:
-                self._count(turn, tries, 0)
+                self._take_back(turn, tries)
 
-    def _count(self, turn: str, before: int, tries: int) -> None:
-        """Does not wait for the commit: if the count is not stored, the turn has one try less."""
-        self.ledger.submit((CountTries(turn, before, tries),), lambda _: None)
+    def _take_back(self, turn: str, tries: int) -> None:
+        """Another process may have counted a try of its own meanwhile, which stays. Does not wait for the commit: if it is not
+        stored, the turn has fewer tries left."""
+        self.ledger.submit((TakeTriesBack(turn, tries),), lambda _: None)
 
 
 def _blocked(found: Sequence[UnfinishedTurn]) -> Iterator[str]:

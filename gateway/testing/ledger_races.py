@@ -10,7 +10,16 @@ from msgspec.structs import replace
 from gateway.ledger.api_keys import ApiKey, IssueKey, RevokeKey
 from gateway.ledger.duties import HeldDuty, LeaveDuty, TakeDuty
 from gateway.ledger.errors import Conflict
-from gateway.ledger.leases import LONGEST_LEASE, Claim, CountTries, Fence, Heartbeat, RequestCancel, TakeOver
+from gateway.ledger.leases import (
+    LONGEST_LEASE,
+    Claim,
+    CountTries,
+    Fence,
+    Heartbeat,
+    RequestCancel,
+    TakeOver,
+    TakeTriesBack,
+)
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.push import ClaimPush
@@ -122,6 +131,20 @@ class RaceTests:
         await _one_wins(ledger, other, [CountTries("turn-1", 0, 1)] * 4)
         [left] = await other.unfinished_turns(9001)
         same(left.tries, 1)
+
+    async def test_a_try_that_is_taken_back_leaves_those_of_others(self, ledger: Ledger, other: Ledger) -> None:
+        await ledger.commit(ACCEPT, _BEGUN)
+        await ledger.commit(CountTries("turn-1", 0, 1))
+        await other.commit(CountTries("turn-1", 1, 2))
+        for process, left in ((ledger, 1), (other, 0), (other, 0)):
+            await process.commit(TakeTriesBack("turn-1", 1))
+            same([found.tries for found in await ledger.unfinished_turns(9001)], [left])
+
+    async def test_no_more_tries_are_taken_back_than_were_counted(self, ledger: Ledger) -> None:
+        await ledger.commit(ACCEPT, _BEGUN, CountTries("turn-1", 0, 3))
+        for number, left in ((2, 1), (2, 0)):
+            await ledger.commit(TakeTriesBack("turn-1", number))
+            same([found.tries for found in await ledger.unfinished_turns(9001)], [left])
 
     async def test_one_process_delivers_to_a_webhook(self, ledger: Ledger, other: Ledger) -> None:
         await ledger.commit(ACCEPT, PUT)

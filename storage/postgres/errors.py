@@ -62,6 +62,9 @@ _TRANSIENT = frozenset({"40001", "40P01"})
 """What one of two transactions gets that wait for each other."""
 
 
+_NOT_AVAILABLE = "55P03"
+
+
 def conflicts(failure: Failure) -> bool:
     return failure.state.startswith(_INTEGRITY)
 
@@ -72,6 +75,11 @@ def unfit(failure: Failure) -> bool:
 
 def transient(failure: Failure) -> bool:
     return failure.state in _TRANSIENT
+
+
+def waited_in_vain(failure: Failure) -> bool:
+    """For a row that somebody holds."""
+    return failure.state == _NOT_AVAILABLE
 
 
 def unavailable(what: str, error: Failure | Lost) -> LedgerUnavailable:

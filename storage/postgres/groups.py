@@ -8,15 +8,26 @@ the row of its writer: a new connection reads the row, and waits there for the e
 
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
 
 from gateway.ledger.errors import Conflict, LedgerUnavailable
-from storage import compiled
 from storage.postgres import sql
-from storage.postgres.errors import Behind, Failure, Lost, Standby, conflicts, transient, unavailable, unfit
+from storage.postgres.errors import (
+    Behind,
+    Failure,
+    Lost,
+    Standby,
+    conflicts,
+    transient,
+    unavailable,
+    unfit,
+    waited_in_vain,
+)
+from storage.postgres.footprint import last, locks, notification
+from storage.postgres.held import Held, divided
 from storage.postgres.session import Outcome as Answer
 from storage.postgres.session import Session
 from storage.postgres.text import Call, Prepared, bound
@@ -26,29 +37,14 @@ from storage.write.writer import Outcome, Unit
 _TRIES = 3
 """Of a group that waits for a transaction which waits for the group."""
 
+_ROUNDS = 3
+"""Of a group whose units go together, each time without one that does not fit; behind them each unit has a savepoint."""
+
 _PAUSE = 0.1
 """Seconds between two attempts to reach the server while units wait for it."""
 
 _OLD = 7 * 24 * 3600 * 1000
 """Milliseconds after which the row of a writer that is gone is deleted."""
-
-_LONGEST = 7000
-"""Bytes of a notification; the server takes 8000."""
-
-_OF_MORE_TASKS = frozenset(
-    {
-        compiled.REQUEST_CANCEL.name,
-        compiled.DISPLACE.name,
-        compiled.DELETE_CONTEXT.name,
-        compiled.EXPIRE_CONTEXT.name,
-    }
-)
-"""Statements that change tasks that they do not name."""
-
-_LOOKING_FOR_EVENTS = frozenset({compiled.COMPLETE_PUSH.name, compiled.PUT_PUSH.name})
-"""Statements behind which a delivery may wait for the next event."""
-
-_APPENDING = frozenset({compiled.NEW_EVENTS.name})
 
 _WHAT = "the database did not commit"
 
@@ -58,10 +54,6 @@ class _Doubt(msgspec.Struct, frozen=True):
 
     number: int
     outcomes: list[Outcome]
-
-
-class _Unfitting(Exception):
-    """A unit of the group does not fit."""
 
 
 class ServerTime(msgspec.Struct):
@@ -86,6 +78,8 @@ class GroupStore:
         self._number = 0
         """Of the latest group that is known to be committed."""
         self._doubt: _Doubt | None = None
+        self._held: set[int] = set()
+        """The units, by identity, that were held up in the latest group and may be retried."""
         self.in_trouble = False
         """The latest group could not be written."""
         self.time: ServerTime
@@ -109,25 +103,60 @@ class GroupStore:
         self, units: list[Unit], waiting: Callable[[], list[Unit]], *, closing: bool
     ) -> tuple[list[Outcome], list[Unit]]:
         """As `Store.write`. A unit whose group is in doubt is retried however long it takes to know."""
-        settled: list[Outcome] = []
+        outcomes: list[Outcome] = []
+        held = Held()
         try:
-            session = self._reached()
-            settled = self._settle()
-            known = {id(unit) for unit, _ in settled}
-            units = [unit for unit in units if id(unit) not in known]
-            outcomes = self._written(session, units) if units else []
+            self._reached()
+            outcomes += self._settle()
+            self._write_all(_others(units, outcomes), outcomes, held)
         except Behind as error:
             self.in_trouble, self._doubt = True, None
-            return [*settled, *((unit, unavailable(_WHAT, error)) for unit in units)], []
+            left = _others(units, outcomes)
+            return [*outcomes, *((unit, unavailable(_WHAT, error)) for unit in left)], []
         except (Failure, Lost) as error:
             self.in_trouble = True
-            units += waiting()
-            failed, retried = self._not_written(units, unavailable(_WHAT, error), closing=closing)
+            left = [*_others(units, outcomes), *waiting()]
+            failed, retried = self._not_written(left, unavailable(_WHAT, error), closing=closing)
             if retried:
                 time.sleep(_PAUSE)
-            return [*settled, *failed], retried
-        self.in_trouble = False
-        return [*settled, *outcomes], []
+            return [*outcomes, *failed], retried
+        self._held = {id(unit) for unit in held.units}
+        self.in_trouble = held.why is not None and not outcomes
+        if held.why is None:
+            return outcomes, []
+        failed, retried = self._not_written(_others(units, outcomes), unavailable(_WHAT, held.why), closing=closing)
+        return [*outcomes, *failed], retried
+
+    def _write_all(self, units: list[Unit], outcomes: list[Outcome], held: Held) -> None:
+        """Adds to both. Units of which some are held up go one by one, so that others do not fail with them; where many are,
+        the rest is left out. Raises: Lost, Failure, Behind."""
+        together, one_by_one = divided(units, self._held) if self._held else (units, [])
+        try:
+            if together:
+                outcomes += self._written(together)
+        except Failure as error:
+            if not self._held_up(error):
+                raise
+            if len(together) == 1:
+                held.add(together[0], error)
+            else:
+                one_by_one = units
+        for unit in one_by_one:
+            if held.many:
+                return
+            if held.keeps(unit):
+                held.add(unit)
+                continue
+            try:
+                outcomes += self._written([unit], briefly=True)
+            except Failure as error:
+                if not self._held_up(error):
+                    raise
+                held.add(unit, error)
+
+    def _held_up(self, error: Failure) -> bool:
+        """Whether a group waits for rows. One in doubt waits for what became of it."""
+        return self._doubt is None and waited_in_vain(error)
 
     def _not_written(
         self, units: list[Unit], error: LedgerUnavailable, *, closing: bool
@@ -199,11 +228,13 @@ class GroupStore:
 
     # --- a group ---
 
-    def _written(self, session: Session, units: list[Unit]) -> list[Outcome]:
-        """Raises: Lost, Failure, Behind."""
+    def _written(self, units: list[Unit], *, briefly: bool = False) -> list[Outcome]:
+        """`briefly`: it waits less for rows. Raises: Lost, Failure, Behind."""
+        begin = (*self._begin, _BRIEFLY) if briefly else self._begin
+        session = self._reached()
         for _ in range(_TRIES - 1):
             try:
-                return self._once(session, units)
+                return self._once(session, units, begin)
             except Failure as error:
                 if not transient(error):
                     raise
@@ -213,17 +244,13 @@ class GroupStore:
                 settled = self._settle()
                 if settled:
                     return settled
-        return self._once(session, units)
+        return self._once(session, units, begin)
 
-    def _once(self, session: Session, units: list[Unit]) -> list[Outcome]:
+    def _once(self, session: Session, units: list[Unit], begin: Sequence[Call]) -> list[Outcome]:
         """Raises: Lost, Failure."""
         number = self._number + 1
         try:
-            try:
-                outcomes = self._together(session, units, number)
-            except _Unfitting:
-                _answered(session.run([_ROLLBACK]))
-                outcomes = self._one_by_one(session, units, number)
+            outcomes = self._applied(session, units, begin, number)
         except Failure:
             session.run([_ROLLBACK])
             raise
@@ -231,39 +258,63 @@ class GroupStore:
             session.close()
             raise
         self._doubt = _Doubt(number, outcomes)
-        committed, *_ = session.run([_COMMIT, *_notification(units)], apart=True)
+        committed, *_ = session.run([_COMMIT, *notification(units)], apart=True)
         _answered([committed])
         self._doubt, self._number = None, number
         return outcomes
 
-    def _together(self, session: Session, units: list[Unit], number: int) -> list[Outcome]:
-        """Without savepoints, as nearly all units fit. Raises: _Unfitting, Lost, Failure."""
-        steps = [step for unit in units for step in unit.steps]
-        try:
-            calls = [bound(sql.PREPARED[statement.name], values) for statement, values in steps]
-        except Exception as error:
-            raise _Unfitting from error
-        first, last = [*self._begin, *_locks(steps)], _last(steps)
-        answers = session.run([*first, *calls, *last, self._call(sql.COUNT_GROUP, number=number)])
+    def _applied(self, session: Session, units: list[Unit], begin: Sequence[Call], number: int) -> list[Outcome]:
+        """Before the COMMIT. Raises: Lost, Failure, Behind."""
+        refused: dict[int, Exception] = {}
+        for _ in range(_ROUNDS):
+            places = [place for place in range(len(units)) if place not in refused]
+            found = self._together(session, [units[place] for place in places], begin, number)
+            if found is None:
+                return [(unit, refused.get(place)) for place, unit in enumerate(units)]
+            _answered(session.run([_ROLLBACK]))
+            place, why = places[found[0]], found[1]
+            if any(place < other for other in refused):
+                # What was refused behind it may have been so because of it.
+                break
+            refused[place] = why
+        return self._one_by_one(session, units, begin, number)
+
+    def _together(
+        self, session: Session, units: list[Unit], begin: Sequence[Call], number: int
+    ) -> tuple[int, Exception] | None:
+        """Without savepoints, as nearly all units fit. The place of the first unit that does not fit, and why. Raises: Lost,
+        Failure, Behind."""
+        calls: list[Call] = []
+        owners: list[tuple[int, Statement]] = []
+        for place, unit in enumerate(units):
+            try:
+                calls += [bound(sql.PREPARED[statement.name], values) for statement, values in unit.steps]
+            except Exception as error:  # noqa: BLE001  # of this unit alone: the thread continues with the others
+                return place, error
+            owners += [(place, statement) for statement, _ in unit.steps]
+        steps = _steps(units)
+        first, end = [*begin, *locks(steps)], last(steps)
+        answers = session.run([*first, *calls, *end, self._call(sql.COUNT_GROUP, number=number)])
         _answered(answers[: len(first)])
-        for (statement, _), answer in zip(steps, answers[len(first) :], strict=False):
-            if _error(statement, answer) is not None:
-                raise _Unfitting
+        for (place, statement), answer in zip(owners, answers[len(first) :], strict=False):
+            why = _error(statement, answer)
+            if why is not None:
+                return place, why
         _answered(answers[len(first) + len(calls) : -1])
         self._said(answers[-1])
-        return [(unit, None) for unit in units]
+        return None
 
-    def _one_by_one(self, session: Session, units: list[Unit], number: int) -> list[Outcome]:
-        """Each unit with a savepoint, to which it alone is rolled back. Raises: Lost, Failure."""
-        steps = [step for unit in units for step in unit.steps]
-        _answered(session.run([*self._begin, *_locks(steps)]))
+    def _one_by_one(self, session: Session, units: list[Unit], begin: Sequence[Call], number: int) -> list[Outcome]:
+        """Each unit with a savepoint, to which it alone is rolled back. Raises: Lost, Failure, Behind."""
+        steps = _steps(units)
+        _answered(session.run([*begin, *locks(steps)]))
         outcomes: list[Outcome] = []
         for unit in units:
             error = _apply(session, unit.steps)
             if error is not None:
                 _answered(session.run([_UNDO, _RELEASE]))
             outcomes.append((unit, error))
-        *answers, counted = session.run([*_last(steps), self._call(sql.COUNT_GROUP, number=number)])
+        *answers, counted = session.run([*last(steps), self._call(sql.COUNT_GROUP, number=number)])
         _answered(answers)
         self._said(counted)
         return outcomes
@@ -290,7 +341,7 @@ def _kept(session: Session) -> Iterator[None]:
         raise
 
 
-_LOOK = bound(sql.NOTIFY, {"payload": ""})
+_BRIEFLY = bound(sql.BRIEFLY, {})
 _COMMIT, _ROLLBACK = bound(sql.COMMIT, {}), bound(sql.ROLLBACK, {})
 _SAVEPOINT, _RELEASE, _UNDO = bound(sql.SAVEPOINT, {}), bound(sql.RELEASE, {}), bound(sql.UNDO, {})
 
@@ -302,61 +353,14 @@ def _answered(answers: Sequence[Answer]) -> None:
             raise answer
 
 
-def _locks(steps: Sequence[Step]) -> list[Call]:
-    """Of the rows that the steps name."""
-    contexts, threads = set(), set()
-    wholly: set[str] = set()
-    taken: set[str] = set()
-    for statement, values in steps:
-        context, thread = values.get("context"), values.get("thread")
-        if isinstance(context, str):
-            contexts.add(context)
-            if thread is None:
-                wholly.add(context)
-        if isinstance(thread, str):
-            threads.add(thread)
-        if statement.name == compiled.TAKE_OVER_TURN.name:
-            taken.add(str(values["turn"]))
-    named = (
-        (sql.LOCK_CONTEXTS, contexts),
-        (sql.LOCK_THREADS_OF, wholly),
-        (sql.LOCK_THREADS, threads),
-        (sql.LOCK_LOGS, _tasks_of(steps, _APPENDING)),
-        (sql.LOCK_LOGS_OF, taken),
-        (sql.LOCK_TASKS, _tasks_of(steps, _LOOKING_FOR_EVENTS)),
-    )
-    return [_of(text, ids) for text, ids in named if ids]
+def _steps(units: list[Unit]) -> list[Step]:
+    return [step for unit in units for step in unit.steps]
 
 
-def _last(steps: Sequence[Step]) -> list[Call]:
-    """What follows the steps."""
-    tasks = _tasks_of(steps, _LOOKING_FOR_EVENTS)
-    return [_of(sql.KEEP_DUE, tasks)] if tasks else []
-
-
-def _tasks_of(steps: Sequence[Step], statements: Collection[str]) -> set[str]:
-    """The tasks that these statements name."""
-    return {str(values["task"]) for statement, values in steps if statement.name in statements}
-
-
-def _of(text: Prepared, ids: Iterable[str]) -> Call:
-    return bound(text, {"ids": msgspec.json.encode(sorted(ids)).decode()})
-
-
-def _notification(units: Iterable[Unit]) -> list[Call]:
-    """What other processes are told, in a transaction of its own: in that of the group it would wait for all others."""
-    tasks: set[str] = set()
-    for unit in units:
-        for statement, values in unit.steps:
-            if statement.name in _OF_MORE_TASKS:
-                return [_LOOK]
-            task = values.get("task")
-            if isinstance(task, str):
-                tasks.add(task)
-    if not tasks:
-        return []
-    payload = msgspec.json.encode(sorted(tasks))
-    return [bound(sql.NOTIFY, {"payload": payload.decode()})] if len(payload) < _LONGEST else [_LOOK]
+def _others(units: list[Unit], outcomes: list[Outcome]) -> list[Unit]:
+    """Those without an outcome."""
+    known = {id(unit) for unit, _ in outcomes}
+    return [unit for unit in units if id(unit) not in known]
 
 
 def _apply(session: Session, steps: list[Step]) -> Exception | None:

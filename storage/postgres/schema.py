@@ -20,8 +20,14 @@ _WHAT = "the schema of the database cannot be read or made"
 _OLDEST_SERVER = 130000
 """PostgreSQL 13: the first with `pg_current_snapshot`."""
 
-_WAIT = plain("SET LOCAL lock_timeout = 0")
-"""For a migration in another process, which may take longer than a statement waits for a row."""
+_MIGRATION = 600
+"""Seconds that another process is given for a migration."""
+
+_WAIT = (plain("SET LOCAL lock_timeout = 0"), plain(f"SET LOCAL statement_timeout = '{_MIGRATION}s'"))
+"""For it, which may take longer than other statements, and than these wait for a row."""
+
+_MARGIN = 5.0
+"""Seconds that the server may be silent beside those of the longest statement."""
 
 _LOCK = plain("SELECT pg_advisory_xact_lock(hashtext('a2a-gateway'), hashtext($1))", "schema")
 _BEGIN, _COMMIT, _ROLLBACK = plain("BEGIN"), plain("COMMIT"), plain("ROLLBACK")
@@ -48,8 +54,10 @@ def prepare(session: Session, settings: PostgresSettings, *, pooled: bool, auto_
             raise LedgerUnavailable(f"PostgreSQL {server // 10000} is too old: 13 or newer is needed")
         _run(session, _BEGIN)
         try:
-            _run(session, _WAIT)
-            _run(session, _LOCK, schema=schema)
+            for setting in _WAIT:
+                _run(session, setting)
+            with session.patient(_MIGRATION + _MARGIN):
+                _run(session, _LOCK, schema=schema)
             if auto_migrate and _run(session, _SCHEMAS, schema=schema) == [(0,)]:
                 # Even with IF NOT EXISTS it wants the right to make one, and fails beside another one that makes it.
                 _run(session, plain(f'CREATE SCHEMA "{schema}"'))

@@ -6,7 +6,8 @@ Source: PostgreSQL's manual, "libpq", section "Pipeline Mode".
 
 import select
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -51,8 +52,18 @@ class Session:
             self._pg.enter_pipeline_mode()
             self._poll = select.poll()
             self._poll.register(self._pg.socket, select.POLLIN)
+            self._encrypted = self._pg.ssl_in_use
         except Error as error:
             raise Lost(str(error)) from error
+
+    @contextmanager
+    def patient(self, seconds: float) -> Iterator[None]:
+        """In the block the server may be silent for so long."""
+        timeout, self._timeout = self._timeout, seconds
+        try:
+            yield
+        finally:
+            self._timeout = timeout
 
     @property
     def usable(self) -> bool:
@@ -85,6 +96,7 @@ class Session:
         """The notifications that have come, or come within so many seconds. Returns earlier, without any, when the
         descriptor `woken` can be read. Raises: Lost."""
         try:
+            self._take_decrypted()
             found = self._notifications()
             if not found:
                 poll = select.poll()
@@ -115,14 +127,19 @@ class Session:
             self._pg.pipeline_sync()
         self._flush()
         outcomes: list[Outcome] = []
+        refused: Failure | None = None
         for name in awaited:
             outcome = self._outcome()
             if name is None:
-                outcomes.append(outcome)
+                # What cannot be prepared cannot be run either, and the server says why only once.
+                outcomes.append(refused or outcome)
+                refused = None
                 if apart:
                     self._synchronised()
             elif isinstance(outcome, Result):
                 self._prepared.add(name)
+            else:
+                refused = outcome
         if not apart:
             self._synchronised()
         if not self._prepares:
@@ -162,9 +179,16 @@ class Session:
 
     def _next(self) -> Any:
         while self._pg.is_busy():
-            self._wait()
-            self._pg.consume_input()
+            self._take_decrypted()
+            if self._pg.is_busy():
+                self._wait()
+                self._pg.consume_input()
         return self._pg.get_result()
+
+    def _take_decrypted(self) -> None:
+        """What libpq has decrypted and not yet taken, the socket does not show any more."""
+        if self._encrypted:
+            self._pg.consume_input()
 
     def _outcome(self) -> Outcome:
         found = self._next()

@@ -9,12 +9,14 @@ PREPARED: dict[str, Prepared] = {name: prepared(name, text) for name, text in TE
 
 
 _IDS = "ARRAY(SELECT jsonb_array_elements_text($1::jsonb))"
+_OF = "ARRAY(SELECT jsonb_array_elements_text($2::jsonb))"
 
 
-def _lock(name: str, table: str, column: str) -> Prepared:
-    """Locks the rows whose column has one of the `ids`, in the order of their own ids."""
-    rows = f"SELECT id FROM {table} WHERE {column} = ANY({_IDS}) ORDER BY id FOR NO KEY UPDATE"  # noqa: S608
-    return prepared(name, Text(rows, ("ids",)))
+def _lock(name: str, table: str, more: str = "") -> Prepared:
+    """Locks the rows of these `ids`, and of what `more` selects, in the order of ids. `more` has the ids in `of`."""
+    ids, names = (_IDS, ("ids",)) if not more else (f"{_IDS[:-1]} UNION {more})", ("ids", "of"))
+    rows = f"SELECT id FROM {table} WHERE id = ANY({ids}) ORDER BY id FOR NO KEY UPDATE"  # noqa: S608
+    return prepared(name, Text(rows, names))
 
 
 BEGIN = prepared("BEGIN", Text("BEGIN ISOLATION LEVEL READ COMMITTED"))
@@ -24,21 +26,18 @@ ROLLBACK = prepared("ROLLBACK", Text("ROLLBACK"))
 SAVEPOINT = prepared("SAVEPOINT", Text("SAVEPOINT unit"))
 RELEASE = prepared("RELEASE", Text("RELEASE SAVEPOINT unit"))
 UNDO = prepared("UNDO", Text("ROLLBACK TO SAVEPOINT unit"))
+BRIEFLY = plain("SET LOCAL lock_timeout = 200")
+"""Milliseconds for which a unit waits for a row while others wait for the unit."""
 
-LOCK_CONTEXTS = _lock("LOCK_CONTEXTS", "context", "id")
-LOCK_THREADS = _lock("LOCK_THREADS", "thread", "id")
-LOCK_THREADS_OF = _lock("LOCK_THREADS_OF", "thread", "context")
-LOCK_LOGS = _lock("LOCK_LOGS", "task", "id")
+LOCK_CONTEXTS = _lock("LOCK_CONTEXTS", "context")
+LOCK_THREADS = _lock("LOCK_THREADS", "thread")
+LOCK_THREADS_AND_OF = _lock("LOCK_THREADS_AND_OF", "thread", f"SELECT id FROM thread WHERE context = ANY({_OF})")  # noqa: S608
+"""Also all threads of these contexts. One statement, as two would each have an order of their own."""
+LOCK_LOGS = _lock("LOCK_LOGS", "task")
 """Two groups that append to one task would otherwise both find the same last event, and give its numbers twice: the rows of the
 log are keyed by their last number."""
-LOCK_LOGS_OF = prepared(
-    "LOCK_LOGS_OF",
-    Text(
-        f"SELECT id FROM task WHERE id IN (SELECT task FROM turn WHERE id = ANY({_IDS})) ORDER BY id FOR NO KEY UPDATE",  # noqa: S608
-        ("ids",),
-    ),
-)
-"""Of these turns, which another process gets: what the one before it appends is stored before that, or never."""
+LOCK_LOGS_AND_OF = _lock("LOCK_LOGS_AND_OF", "task", f"SELECT task FROM turn WHERE id = ANY({_OF})")  # noqa: S608
+"""Also those of these turns, which another process gets: what the one before it appends is stored before that, or never."""
 
 # Whoever appends an event holds a lock of its task that conflicts with this one; the trigger that makes
 # deliveries due runs behind that. A task that is locked already is not waited for: its delivery stays due.

@@ -51,6 +51,9 @@ TASK_WAITING = task_waiting()
 TURN_UNFINISHED = f"ended_at IS NULL AND {one_of('status', 'accepted', 'running')}"
 """A process has to run or to end the turn."""
 
+TURN_CANCEL_ASKED = "ended_at IS NULL AND cancel_asked = 1"
+"""The process that runs the turn was asked to cancel it, and has not done so yet."""
+
 ITEM_UNSENT = "sent_in IS NULL AND replayable = 1"
 """No completed service call has carried the history item yet."""
 

@@ -22,7 +22,14 @@ from sqlalchemy.event import listen
 from sqlalchemy.orm import declared_attr
 from sqlmodel import Field, SQLModel
 
-from storage.schema.conditions import ITEM_REFUSED, ITEM_UNSENT, THREAD_LIVE, TOOL_CALL_SETTLED, one_of
+from storage.schema.conditions import (
+    ITEM_REFUSED,
+    ITEM_UNSENT,
+    THREAD_LIVE,
+    TOOL_CALL_SETTLED,
+    TURN_CANCEL_ASKED,
+    one_of,
+)
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits in every dialect; a STRICT table of SQLite has only INTEGER for them."""
@@ -193,6 +200,7 @@ class Turn(Row, table=True):
         Index("ix_turn_task", "task"),
         _partial("ix_turn_open", "thread", "number", where="ended_at IS NULL"),
         _partial("ix_turn_waiting", "task", where="status = 'waiting'"),
+        _partial("ix_turn_cancel_asked", "process", where=TURN_CANCEL_ASKED),
         _one_of("status", "accepted", "running", "waiting", "completed", "failed", "cancelled", "rejected"),
         CheckConstraint(f"(ended_at IS NULL) = {one_of('status', 'accepted', 'running', 'waiting')}", name="ended"),
         CheckConstraint("(ended_at IS NULL) = (messages IS NULL AND artifacts IS NULL)", name="record"),

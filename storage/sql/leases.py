@@ -1,6 +1,6 @@
 """The statements of leases and processes: which process runs which turn. Law: as in `sql/turns.py`."""
 
-from sqlalchemy import bindparam, delete, literal_column, null, or_, select, update
+from sqlalchemy import bindparam, case, delete, literal_column, null, or_, select, update
 
 from gateway.ledger.leases import TRIES
 from storage.schema.tables import process, task, thread, turn
@@ -102,4 +102,12 @@ REVEAL_GIVEN_UP = Write(
 COUNT_TRIES = Write(
     "count the tries of an orphaned turn",
     update(turn).where(matches(turn, id="turn", tries="before"), turn.c.ended_at.is_(None)).values(**given("tries")),
+)
+
+TAKE_TRIES_BACK = Write(
+    "take tries of an orphaned turn back",
+    update(turn)
+    .where(matches(turn, id="turn"), turn.c.tries > ZERO, turn.c.ended_at.is_(None))
+    .values(tries=case((turn.c.tries > bindparam("number"), turn.c.tries - bindparam("number")), else_=ZERO)),
+    rows=None,
 )

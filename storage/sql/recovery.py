@@ -4,10 +4,9 @@
 from sqlalchemy import and_, bindparam, func, not_, or_, select, text
 
 from gateway.ledger.calls import RESTARTED
-from storage.schema.conditions import TURN_UNFINISHED
+from storage.schema.conditions import TURN_CANCEL_ASKED, TURN_UNFINISHED
 from storage.schema.tables import context, event, input_, process, service_call, task, thread, tool_call, turn
 from storage.sql.fragments import (
-    ONE,
     ZERO,
     is_displaced,
     json_values,
@@ -128,9 +127,7 @@ UNKNOWN_CALL = limited(
 
 TURN_BASE = turn_base()
 
-CANCEL_REQUESTS = select(turn.c.task).where(
-    turn.c.ended_at.is_(None), turn.c.cancel_asked == ONE, turn.c.process == bindparam("process")
-)
+CANCEL_REQUESTS = select(turn.c.task).where(text(TURN_CANCEL_ASKED), turn.c.process == bindparam("process"))
 
 LATEST_EVENTS = select(
     task.c.id, select(func.coalesce(func.max(event.c.last), ZERO)).where(event.c.task == task.c.id).scalar_subquery()

@@ -117,6 +117,7 @@ _DIRECT: dict[type[CommitPoint], tuple[Statement, ...]] = {
     tool_calls.ToolWaits: (compiled.PAUSE_TOOL,),
     leases.Claim: (compiled.CLAIM_TURN,),
     leases.CountTries: (compiled.COUNT_TRIES, compiled.REVEAL_GIVEN_UP),
+    leases.TakeTriesBack: (compiled.TAKE_TRIES_BACK,),
     leases.Release: (compiled.RELEASE_LEASE,),
     leases.Fence: (compiled.FENCE,),
     leases.Heartbeat: (compiled.DELETE_DEAD_PROCESSES, compiled.HEARTBEAT),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.a2a.errors import Busy, NotFound, TaskNotCancelable, TaskNotFound
+from gateway.a2a.errors import Busy, NotFound, TaskNotCancelable, TaskNotFound, Unanswered
 from gateway.a2a.model import Task, TaskState
 from gateway.core.history import INTERRUPTED
 from gateway.ledger.calls import RESTARTED, Prepare
@@ -525,6 +525,28 @@ async def test_107_a_repeat_in_the_other_process_attaches_to_the_running_turn(bo
     assert (states(streaming.result()), streamed(streaming.result())) == (["WORKING", "COMPLETED"], "ab")
     assert second.requests == []
     assert query(one.path, "SELECT count(*) FROM input") == [(1,)]
+
+
+async def test_107_a_repeat_that_waits_for_the_other_process_is_told_to_come_again_when_its_own_drains(
+    both: tuple[Core, Core],
+) -> None:
+    one, other = both
+    pause = Pause()
+    one.agent(ScriptedAdapter(G, [TextDelta("a"), pause, *says("b")]))
+    other.agent(ScriptedAdapter(G))
+    await one.send("1", one.call(key="k"), at_once=True)
+    async with asyncio.TaskGroup() as group:
+        blocking = group.create_task(_unanswered(other))
+        await until(lambda: other.runner.log_tail.streams)
+        other.drain.set()
+        await soon(blocking)
+        pause.go.set()
+    assert answer(await one.send("1", one.call(key="k"))) == "ab"
+
+
+async def _unanswered(core: Core) -> None:
+    with pytest.raises(Unanswered, match="Idempotency-Key"):
+        await core.send("1", core.call(key="k"))
 
 
 async def test_107_a_repeat_in_the_other_process_ends_where_the_agent_asks(both: tuple[Core, Core]) -> None:

@@ -13,7 +13,8 @@ LENGTH_BYTES = 4
 
 class Begin(msgspec.Struct, frozen=True):
     """What a worker is to do. `number` is from 1 on, `parent` the process number of the supervisor. `port` and `grpc_port` are
-    reserved. `path` is where Python finds modules, and `given` what the command line says."""
+    reserved. `path` is where Python finds modules, and `given` what the command line says. `fixed` has the digests of what the
+    configuration says for all workers, by the names of its sections."""
 
     number: int
     parent: int
@@ -21,6 +22,7 @@ class Begin(msgspec.Struct, frozen=True):
     grpc_port: int | None
     path: list[str]
     given: dict[str, Any]
+    fixed: dict[str, str]
 
 
 class Serves(msgspec.Struct, frozen=True, tag="serves"):

@@ -25,12 +25,13 @@ _MOST = 65536
 
 
 class Orders(Signals):
-    """The orders of the supervisor, beside the signals. `ports` are reserved for HTTP and gRPC."""
+    """The orders of the supervisor, beside the signals. `ports` are reserved for HTTP and gRPC, `fixed` as in Begin."""
 
     def __init__(self, begin: Begin, channel: socket.socket) -> None:
         super().__init__()
         self.number = begin.number
         self.ports = begin.port, begin.grpc_port
+        self.fixed = begin.fixed
         self._channel = channel
 
     @contextmanager

@@ -69,6 +69,10 @@ def _serve(options: ServeOptions, orders: "Orders | None") -> None:
             config = read_config(source.read, None, insecure=options.insecure)
         except ConfigInvalid as error:
             raise invalid(error.problems) from error
+    if orders is not None:
+        from gateway.cli.serve.workers import refuse_changed
+
+        refuse_changed(config, source.name, orders)
     if options.save is not None and orders is None:
         _save(source, config, options.save, force=options.force)
     _run(source, config, options, orders)

@@ -21,6 +21,7 @@ from gateway.app.workers.process import WorkerProcess, start_worker
 from gateway.app.workers.supervisor import Supervisor, WorkersFailed
 from gateway.cli.console.output import ExitCode, Stop
 from gateway.cli.console.parameters import ServeOptions
+from gateway.config.fixed import digests
 from gateway.config.gateway import GatewayConfig
 from gateway.foundation.shared_port import reserve
 
@@ -38,10 +39,10 @@ def serve_by_workers(config: GatewayConfig, options: ServeOptions, count: int, a
         if grpc is not None:
             stack.enter_context(grpc)
         ports = http.getsockname()[1], None if grpc is None else grpc.getsockname()[1]
-        given = _encoded(options)
+        given, fixed = _encoded(options), digests(config)
 
         async def start(number: int) -> WorkerProcess:
-            return await start_worker(_COMMAND, Begin(number, os.getpid(), *ports, sys.path, given))
+            return await start_worker(_COMMAND, Begin(number, os.getpid(), *ports, sys.path, given, fixed))
 
         async def run() -> bool:
             return await Supervisor(start, count, server.shutdown_grace, announce).run()
@@ -73,6 +74,15 @@ def worker_place(descriptor: int) -> Generator[tuple[ServeOptions, Orders]]:
     except Stop as stop:
         orders.fails(stop.code, stop.text)
         raise typer.Exit(stop.code) from stop
+
+
+def refuse_changed(config: GatewayConfig, name: str, orders: Orders) -> None:
+    """`name` is that of the file. Workers on several databases would be several gateways. Raises: Stop where a section that all
+    workers share is not as the supervisor has read it."""
+    changed = [section for section, digest in digests(config).items() if orders.fixed.get(section) != digest]
+    if changed:
+        which = ", ".join(changed)
+        raise Stop(ExitCode.CONFIG_INVALID, f"{name}: {which} changed since the start: restart the gateway")
 
 
 def _encoded(options: ServeOptions) -> dict[str, Any]:

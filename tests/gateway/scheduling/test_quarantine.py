@@ -15,7 +15,7 @@ from gateway.core.task_record import TurnOutput
 from gateway.engine.turn_run import ResumePoint
 from gateway.foundation.clock import Clock
 from gateway.ledger.errors import Conflict, LedgerUnavailable
-from gateway.ledger.leases import TRIES, CountTries, UnfinishedTurn
+from gateway.ledger.leases import TRIES, CountTries, TakeTriesBack, UnfinishedTurn
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskRecord
 from gateway.ledger.threads import Caller
@@ -28,7 +28,7 @@ class Counting:
     """A ledger that collects its points, and refuses the first one on demand."""
 
     def __init__(self, refusal: Exception | None = None) -> None:
-        self.points: list[CountTries] = []
+        self.points: list[CountTries | TakeTriesBack] = []
         self._refusal = refusal
 
     async def commit(self, point: CountTries) -> None:
@@ -36,7 +36,7 @@ class Counting:
             raise self._refusal
         self.points.append(point)
 
-    def submit(self, points: Iterable[CountTries], _: object) -> None:
+    def submit(self, points: Iterable[CountTries | TakeTriesBack], _: object) -> None:
         self.points.extend(points)
 
 
@@ -121,7 +121,7 @@ async def test_only_a_try_that_failed_stays_counted(error: Exception | None) -> 
     else:
         with pytest.raises(KeyError):
             await quarantine(ledger).attempt(left("1.1"), settle)
-    assert ledger.points[1:] == ([] if error else [CountTries("1.1", 1, 0)])
+    assert ledger.points[1:] == ([] if error else [TakeTriesBack("1.1", 1)])
 
 
 @pytest.mark.parametrize("error", [KeyError("what nobody has thought of"), LedgerUnavailable("the disk is full"), None])
@@ -148,7 +148,7 @@ async def test_a_try_that_the_ledger_or_a_cancellation_ended_is_not_counted(erro
 
     with pytest.raises(type(error)):
         await quarantine(ledger).attempt(left("1.1", 1), settle)
-    assert ledger.points == [CountTries("1.1", 1, 2), CountTries("1.1", 2, 1)]
+    assert ledger.points == [CountTries("1.1", 1, 2), TakeTriesBack("1.1", 1)]
 
 
 def test_a_turn_that_is_listened_to_again_is_acquitted_when_its_process_has_outlived_it_for_long_enough() -> None:
@@ -163,7 +163,7 @@ def test_a_turn_that_is_listened_to_again_is_acquitted_when_its_process_has_outl
     now = 105.0
     kept.acquit({"1.1", "3.1"})
     kept.acquit({"1.1", "3.1"})
-    assert ledger.points == [CountTries("1.1", 2, 0)]
+    assert ledger.points == [TakeTriesBack("1.1", 2)]
 
 
 @dataclasses.dataclass

@@ -395,6 +395,33 @@ async def test_a_point_of_a_running_turn_waits_for_a_row_longer_than_one_timeout
         await ledger.commit(NameCall("call-1", "resp-1"))
 
 
+async def test_a_row_that_somebody_holds_keeps_only_those_waiting_who_need_it(database_url: str) -> None:
+    async with opened(database_url, lock_timeout="100ms") as ledger:
+        await ledger.commit(ACCEPT)
+        async with held(database_url, "SELECT 1 FROM thread WHERE id = 'thread-1' FOR UPDATE"):
+            running = submitted(ledger, replace(PREPARE, event=None))
+            following = submitted(ledger, event(2))
+            told = await asyncio.gather(*(outcome(ledger.commit(context(number))) for number in range(2, 6)))
+            assert told == ["stored"] * 4
+            assert await outcome(ledger.commit(Fence("thread-1", 0, 1000))) == "locked"
+            assert await outcome(ledger.commit(context(6))) == "stored"
+            await ledger.ready()
+            assert not running.done()
+            assert not following.done()
+        assert [await running, await following] == ["stored", "stored"]
+        assert await numbers(ledger) == [1, 2]
+
+
+async def test_what_waits_for_a_row_ends_with_the_ledger(database_url: str) -> None:
+    async with opened(database_url) as other:
+        await other.commit(ACCEPT)
+    async with held(database_url, _HOLD):
+        async with opened(database_url, lock_timeout="100ms") as ledger:
+            waiting = submitted(ledger, replace(PREPARE, event=None))
+            stored = submitted(ledger, context(2))
+        assert [await waiting, await stored] == ["locked", "stored"]
+
+
 async def test_lists_that_take_long_keep_no_stream_from_its_events(database_url: str) -> None:
     async with opened(database_url, readers=2) as ledger:
         await ledger.commit(ACCEPT)

@@ -43,10 +43,12 @@ def old_url(empty_database_url: str) -> str:
     return empty_database_url
 
 
-def prepared(url: str, *, auto_migrate: bool = True, behind: bool = False, **settings: Any) -> str:
-    """The version afterwards. `behind` a pooler."""
+def prepared(
+    url: str, *, auto_migrate: bool = True, behind: bool = False, silence: float = 30.0, **settings: Any
+) -> str:
+    """The version afterwards. `behind` a pooler. `silence`: seconds for which the server may say nothing."""
     made = PostgresSettings(url=url, **settings)
-    session = Session(made.conninfo(options=not behind), 5.0, 30.0, prepares=False)
+    session = Session(made.conninfo(options=not behind), 5.0, silence, prepares=False)
     try:
         return schema.prepare(session, made, pooled=behind, auto_migrate=auto_migrate)
     finally:
@@ -189,11 +191,14 @@ def held(url: str, statement: str) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-def waiting(url: str, kind: str) -> bool:
-    """Whether somebody waits for a lock of this kind."""
-    query = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = %s"
+def waiting(url: str, kind: str, longer_than: int = 0) -> bool:
+    """Whether somebody waits for a lock of this kind, for more milliseconds than these."""
+    query = (
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = %s "
+        "AND clock_timestamp() - query_start > %s * interval '1 ms'"
+    )
     with psycopg.connect(url) as connection:
-        return connection.execute(query, (kind,)).fetchone() is not None
+        return connection.execute(query, (kind, longer_than)).fetchone() is not None
 
 
 async def test_a_migration_gives_way_to_a_transaction_that_uses_its_table_and_tries_again(old_url: str) -> None:
@@ -208,12 +213,14 @@ async def test_a_migration_gives_way_to_a_transaction_that_uses_its_table_and_tr
     assert said(old_url) == [(VERSION, OLDEST)]
 
 
-async def test_who_starts_while_another_migrates_waits_longer_than_for_a_row(old_url: str) -> None:
+@pytest.mark.parametrize("limit", ["lock_timeout", "statement_timeout", "silence"])
+async def test_who_starts_while_another_migrates_waits_longer_than_for_anything_else(old_url: str, limit: str) -> None:
     lock = "SELECT pg_advisory_xact_lock(hashtext('a2a-gateway'), hashtext('public'))"
     async with asyncio.TaskGroup() as group:
         with held(old_url, lock):
-            starting = group.create_task(asyncio.to_thread(prepared, old_url, lock_timeout="100ms"))
-            await until(lambda: waiting(old_url, "advisory"))
+            short: Any = {limit: 0.1 if limit == "silence" else "100ms"}
+            starting = group.create_task(asyncio.to_thread(prepared, old_url, **short))
+            await until(lambda: waiting(old_url, "advisory", 300) or starting.done())
     assert starting.result() == VERSION
 
 

@@ -1,15 +1,22 @@
 """Connections that are secured: the server is who it says, or nothing is sent to it."""
 
+import asyncio
 import shutil
-from collections.abc import Iterator
+import ssl
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.testing.ledger_points import ACCEPT
+from storage.postgres.session import Result, Session
+from storage.postgres.settings import PostgresSettings
+from storage.postgres.text import bound, plain
 from tests.storage.postgres.test_failures import opened, run
-from tests.support.certificates import certificate, make_authority
+from tests.support.certificates import certificate, make_authority, server_context
 from tests.support.postgres import Server, as_user, postgres_server
 
 _AUTHORITY = "authority.pem"
@@ -80,3 +87,56 @@ async def test_a_server_that_speaks_no_tls_is_refused_where_it_is_required(datab
     with pytest.raises(LedgerUnavailable, match="does not support SSL"):
         async with opened(database_url, tls="require"):
             pass
+
+
+_REQUEST = 8
+"""Bytes with which a client asks for TLS."""
+
+_ANSWER, _READY = b"1\0\0\0\4", b"Z\0\0\0\5"
+"""That a statement is prepared, and that all of a pipeline is answered, with a byte more."""
+
+
+@asynccontextmanager
+async def long_records(url: str, context: ssl.SSLContext) -> AsyncGenerator[str, None]:
+    """The URL of a proxy that speaks TLS, and sends each answer in records as long as they may be: 16 KiB, as libpq's buffer.
+    Those of PostgreSQL before version 17 are half as long, and libpq takes each at once."""
+    parts = urlsplit(url)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(_REQUEST)
+        writer.write(b"S")
+        await writer.start_tls(context)
+        there, back = await asyncio.open_connection(parts.hostname, parts.port)
+        await asyncio.gather(copy(reader, back), copy(there, writer))
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(2**20):
+                while data.startswith(_ANSWER) and data[-6:-1] != _READY:
+                    data += await reader.read(2**20)
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    credentials = parts.netloc.rpartition("@")[0]
+    async with server:
+        yield parts._replace(netloc=f"{credentials}@127.0.0.1:{server.sockets[0].getsockname()[1]}").geturl()
+
+
+_TEN = plain("SELECT repeat('x', CAST($1 AS integer)) FROM generate_series(1, 10)", "length")
+
+
+def _read_rows(url: str) -> None:
+    session = Session(PostgresSettings(url=url, tls="require").conninfo(options=True), 5.0, 3.0, prepares=True)
+    with closing(session):
+        for length in range(2500, 3500, 10):
+            [found] = session.run([bound(_TEN, {"length": length})])
+            assert isinstance(found, Result)
+            assert found.rows == [("x" * length,)] * 10
+
+
+async def test_an_answer_that_has_been_decrypted_is_not_waited_for(database_url: str, tmp_path: Path) -> None:
+    context = server_context(certificate(tmp_path, "127.0.0.1"))
+    async with long_records(database_url, context) as url:
+        await asyncio.to_thread(_read_rows, url)

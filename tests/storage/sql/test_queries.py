@@ -20,7 +20,6 @@ QUERIES = {
 # The few turns that have not ended are walked, in their own index; the version is one row.
 WALKED = {
     "UNFINISHED_TURNS": ["SCAN turn USING INDEX ix_turn_open"],
-    "CANCEL_REQUESTS": ["SCAN turn USING INDEX ix_turn_open"],
     "LATEST_EVENTS": ["SCAN asked VIRTUAL TABLE INDEX 1:"],
     "SCHEMA_VERSION": ["SCAN alembic_version"],
 }
@@ -45,6 +44,12 @@ def plan(connection: sqlite3.Connection, sql: str) -> list[str]:
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_query_reads_no_table_from_end_to_end(connection: sqlite3.Connection, name: str) -> None:
     assert scans(connection, QUERIES[name]) == WALKED.get(name, [])
+
+
+def test_turns_that_are_to_be_cancelled_are_found_without_reading_the_others(connection: sqlite3.Connection) -> None:
+    assert plan(connection, compiled.CANCEL_REQUESTS.sql) == [
+        "SEARCH turn USING INDEX ix_turn_cancel_asked (process=?)"
+    ]
 
 
 def test_unsent_items_are_found_without_reading_the_sent_ones(connection: sqlite3.Connection) -> None:

@@ -46,7 +46,7 @@ class World:
             self._outcome.set_result(failed)
 
     async def _start(self, number: int) -> WorkerProcess:
-        return await start_worker((*_COMMAND, str(self.folder)), Begin(number, os.getpid(), 8080, None, [], {}))
+        return await start_worker((*_COMMAND, str(self.folder)), Begin(number, os.getpid(), 8080, None, [], {}, {}))
 
     def pids(self, number: int) -> list[int]:
         file = self.folder / f"starts-{number}"
@@ -114,7 +114,7 @@ async def test_a_failed_start_does_not_wait_for_workers_that_are_starting(tmp_pa
 
 async def test_a_command_that_is_not_there_fails_the_start(tmp_path: Path) -> None:
     async def start(number: int) -> WorkerProcess:
-        return await start_worker([str(tmp_path / "none")], Begin(number, os.getpid(), 0, None, [], {}))
+        return await start_worker([str(tmp_path / "none")], Begin(number, os.getpid(), 0, None, [], {}, {}))
 
     with pytest.raises(WorkersFailed, match="worker 1 of the gateway cannot be started: No such file or directory"):
         await Supervisor(start, 1, 1.0, lambda _: None).run()

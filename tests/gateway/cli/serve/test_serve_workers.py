@@ -249,6 +249,25 @@ async def test_a_worker_that_is_killed_is_started_again_and_another_one_takes_it
         await ask_each(child.url, {again["pid"]})
 
 
+async def test_one_that_would_serve_another_database_stays_away_until_the_file_is_as_it_was(
+    folder: Path, database: str
+) -> None:
+    file = write(folder, database)
+    given = file.read_text()
+    async with workers(folder) as (child, pids):
+        file.write_text(given.replace(database, f"{database}_other"))
+        os.kill(pids[1], signal.SIGKILL)
+        await child.logged("worker.ended")
+        refused = await child.logged("worker.ended")
+        assert refused["worker"] == 1
+        assert refused["detail"] == "gateway.yaml: storage changed since the start: restart the gateway"
+        await ask(child.url, "hello")
+        file.write_text(given)
+        again = await child.logged("worker.serves")
+        assert again["worker"] == 1
+        await ask_each(child.url, {again["pid"]})
+
+
 async def test_workers_do_not_outlive_the_process_that_started_them(folder: Path, database: str) -> None:
     write(folder, database)
     async with workers(folder) as (child, pids):

@@ -89,6 +89,12 @@ class _Takeover(msgspec.Struct, frozen=True):
         taken = replace(self.thread, generation=unfinished.generation + 1)
         if not await is_first(runtime.ledger, *self._take(way, call, taken)):
             return None
+        latest = await runtime.ledger.latest_events((unfinished.task.id,))
+        if latest[unfinished.task.id] != stored.number:
+            # The process before has shown more between the read and the takeover.
+            stored, preferences = await self._read()
+            if find(stored.updates) is None:
+                return None  # It ends with the lease that was just taken.
         run = self._run(stored, preferences)
         if isinstance(way, ResumeCall):
             run.begin_call(call.id)

@@ -1,5 +1,6 @@
 """Calls that continue at the backend without a listener: a turn outlives its stream and its process."""
 
+import asyncio
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from gateway.a2a.tool_calls import ARTIFACT_CLIENTS, URI, Visibility
 from gateway.core.history import INTERRUPTED
 from gateway.core.task_record import TurnOutput
 from gateway.ledger.calls import RESTARTED
+from gateway.ledger.leases import TakeOver
 from gateway.ports.adapter import (
     AdapterError,
     ApprovalAsked,
@@ -32,7 +34,22 @@ from gateway.ports.adapter import (
 from gateway.ports.conversation import Ownership
 from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
-from tests.support.core import START, Core, answer, events, frames, logged, numbers, query, running_core, soon, streamed
+from tests.support.core import (
+    START,
+    Core,
+    FragileLedger,
+    Gate,
+    answer,
+    events,
+    frames,
+    logged,
+    numbers,
+    query,
+    running_core,
+    soon,
+    streamed,
+    until,
+)
 from tests.support.resuming_adapter import ResumingAdapter
 from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
@@ -317,6 +334,41 @@ async def test_135_a_process_that_was_only_suspended_spoils_nothing_of_the_turn_
             assert answer(await two.get(task_id)) == "one two three"
     assert adapter.sent == [("r1", ["U 2"])]
     assert query(path, "SELECT handle FROM delete_job") == []
+    assert violations(path) == []
+
+
+async def test_135_what_a_suspended_process_shows_before_its_turn_is_taken_over_costs_nobody_the_turn(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.db"
+    wakes = Pause()
+    ledgers: list[FragileLedger] = []
+    gates: list[Gate] = []
+
+    def holds(ledger: FragileLedger) -> None:
+        ledgers.append(ledger)
+        gates.append(ledger.hold(TakeOver))
+
+    adapter = ResumingAdapter(again=[WHOLE])
+
+    async def takes_over() -> None:
+        async with survivor(path, adapter, before=holds) as two:
+            await soon(two.runner.idle())
+
+    async with running_core(path, prefix="one") as one:
+        one.agent(ResumingAdapter([*BEGUN[:2], wakes, BEGUN[2], Pause()]))
+        task = await one.send("1", context="x", at_once=True)
+        await soon(wakes.reached.wait())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(takes_over())
+            await until(lambda: bool(gates))
+            await soon(gates[0].reached.wait())
+            shown = len(logged(path, task.id))
+            wakes.go.set()
+            await until(lambda: len(logged(path, task.id)) > shown)
+            ledgers[0].let_go()
+        assert answer(await one.get(task.id)) == "one two three"
+        assert numbers(logged(path, task.id)) == list(range(1, len(logged(path, task.id)) + 1))
     assert violations(path) == []
 
 

@@ -9,6 +9,7 @@ from gateway.ledger.documents import Import
 from gateway.ledger.points import QUEUES_BACKEND_JOBS, CommitPoint
 from gateway.ledger.tasks import Append, Close
 from gateway.ledger.turns import Accept, Decide
+from gateway.ports.observer import Observer
 from storage import compiled
 from storage.read.queries import Readers
 from storage.read.reads import Reads
@@ -34,6 +35,10 @@ class StoredLedger(Reads):
 
     def on_backend_job(self, wake: Callable[[], None]) -> None:
         self._wake_jobs.append(wake)
+
+    def observe(self, observer: Observer) -> None:
+        self._writer.observer = observer
+        observer.watch("commit_queue_units", "Units that wait to be written.", lambda: [((), self._writer.waiting)])
 
     async def commit(self, *points: CommitPoint) -> None:
         # A whole context would occupy the event loop for too long.

@@ -7,13 +7,13 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
-from starlette.routing import Router
+from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from gateway.app import build
 from gateway.app.approvals import refuse_misfits
 from gateway.app.reload import LoadedConfig, ReloadableApp
-from gateway.config.gateway import GatewayConfig, LogsConfig
+from gateway.config.gateway import GatewayConfig, LogsConfig, MetricsConfig
 from gateway.config.plugins import Registry
 from gateway.core.agents import Agent, Agents
 from gateway.engine.adapter_secrets import AdapterSecrets
@@ -28,7 +28,8 @@ from gateway.http.card_refresh import CardRefresh, keep_descriptions
 from gateway.http.health import Health
 from gateway.http.host_guard import HostGuard, allowed_hosts
 from gateway.http.pipeline import Pipeline
-from gateway.http.request_log import RequestLine, RequestLog
+from gateway.http.metrics import MetricsPage, MetricsPort
+from gateway.http.request_log import RequestLog
 from gateway.http.routes import NOT_FOUND, routes
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.port import Ledger
@@ -42,10 +43,14 @@ from gateway.operations.paused_turns import PausedTurns
 from gateway.operations.quotas import Quotas
 from gateway.operations.service import Operations
 from gateway.operations.shared_quotas import SharedQuotas
+from gateway.ports.observer import SILENT, Observer, Observers, RequestLine
 from gateway.scheduling.leases import LeaseTimes
 from gateway.scheduling.runner import Runner
+from gateway.telemetry.access_lines import AccessLines
+from gateway.telemetry.loop_lag import watch_loop
 
 if TYPE_CHECKING:
+    from gateway.telemetry.prometheus import Metrics
     from gateway.grpc.server import GrpcServer
 
 Sources = Mapping[str, AttachedSource]
@@ -67,12 +72,14 @@ class Gateway:
         pace: Pace | None,
         page_secret: bytes,
         push: build.Push | None,
-        access: AccessLog | None = None,
+        observer: Observer = SILENT,
+        metrics: "Metrics | None" = None,
     ) -> None:
         self._registry = registry
         self._clock = clock
         self._push = push
-        self._requests = access if config.logs.requests else None
+        self._observer, self._metrics = observer, metrics
+        ledger.observe(observer)
         self.drain = Drain()
         self._quotas = Quotas(clock, build.quota_limits(config))
         self._fanout = fanout = Fanout(build.stream_limits(config))
@@ -84,7 +91,7 @@ class Gateway:
             secrets,
             times,
             pace,
-            access if config.logs.turns else None,
+            observer,
         )
         self._operations = Operations(
             ledger,
@@ -107,9 +114,12 @@ class Gateway:
         self._refresh = CardRefresh(self._agents, clock, config.cards.refresh)
         self._retention = Retention(ledger, self._contexts, clock, duties, build.lifetimes(config))
         self._health = Health(ledger, self.drain)
-        self._keys = KeyAuthentication(ledger, clock)
+        self._keys = KeyAuthentication(ledger, clock, observer)
         self.app = ReloadableApp(self._loaded(config, agents, sources), self._wait_unused)
         runner.find_agent = self._agent
+        observer.watch("turns_open", "Turns that wait or run.", runner.open_turns, "agent", "state")
+        observer.watch("streams_open", "Open streams.", lambda: [((), fanout.streams)])
+        observer.watch("draining", "1 while running turns end and no new ones are taken.", self._draining)
 
     async def reload(self, config: GatewayConfig) -> None:
         """Applies the agents and limits of `config` to new requests; `server`, `storage`, `push` and `logs` do not
@@ -141,6 +151,8 @@ class Gateway:
         ):
             jobs = [self._deletions.run(), self._withdrawals.run(), self._retention.run(), self._expiry.run()]
             jobs += [self._keys.run(), self._refresh.run(), self.shared_quotas.run()]
+            if self._metrics is not None:
+                jobs.append(watch_loop(self._metrics, self._clock.monotonic))
             if self._push is not None:
                 jobs.append(self._push.run(self.runner.runtime.changes))
             tasks = [group.create_task(job) for job in jobs]
@@ -152,12 +164,19 @@ class Gateway:
 
     def serving_grpc(self, server: "GrpcServer") -> AbstractAsyncContextManager[None]:
         """The server answers calls while the block runs."""
-        return server.serving(self.app.pipelines, self._health.ready, self.drain, self._clock, self._requests)
+        return server.serving(self.app.pipelines, self._health.ready, self.drain, self._clock, self._observer)
 
     def log_refused(self, status: int, peer: str | None) -> None:
         """The line of a request that never reached `app`."""
-        if self._requests is not None:
-            self._requests.add(RequestLine(status=status, peer=peer))
+        self._observer.request_ended(RequestLine(status=status, peer=peer))
+
+    @property
+    def metrics_port(self) -> ASGIApp | None:
+        """The application of a port for metrics alone."""
+        return None if self._metrics is None else MetricsPort(self._metrics.page)
+
+    def _draining(self) -> list[tuple[tuple[str, ...], float]]:
+        return [((), float(self.drain.is_set()))]
 
     def _agents(self) -> Agents:
         """The agents of the current configuration."""
@@ -188,10 +207,12 @@ class Gateway:
             push_configs=push.configs if push is not None else None,
             jwks=build.published_keys(config, push),
         )
+        if self._metrics is not None and config.metrics.path is not None:
+            served.append(Route(config.metrics.path, MetricsPage(self._metrics.page, pipeline)))
         router = Router([*served, *self._health.routes()], redirect_slashes=False, default=NOT_FOUND)
         app: ASGIApp = HostGuard(router.app, allowed_hosts(config.server.host, public_url))
-        if self._requests is not None:
-            app = RequestLog(app, self._requests, self._clock)
+        if self._observer is not SILENT:
+            app = RequestLog(app, self._observer, self._clock)
         return LoadedConfig(app, agents, pipeline, tuple(each.source for each in sources.values()))
 
     async def _wait_unused(self, agents: Agents) -> None:
@@ -227,9 +248,13 @@ async def running(
             clock = clock or replace(machine, now=ledger.now)
             secret = await ledger.secret("page-token")
             secrets = await build.adapter_secrets(config.storage, ledger)
-            push = await build.build_push(config.push, config.server.public_url, ledger, clock)
+            metrics = _metrics(config.metrics)
             with _access_log(config.logs, machine) as access:
-                gateway = Gateway(config, registry, agents, sources, ledger, clock, secrets, pace, secret, push, access)
+                observer = _observer(config.logs, access, metrics)
+                push = await build.build_push(config.push, config.server.public_url, ledger, clock, observer)
+                gateway = Gateway(
+                    config, registry, agents, sources, ledger, clock, secrets, pace, secret, push, observer, metrics
+                )
                 used()
                 with _ledger_errors():
                     async with gateway.running():
@@ -259,6 +284,26 @@ def _access_log(config: LogsConfig, clock: Clock) -> Iterator[AccessLog | None]:
             yield access
     else:
         yield None
+
+
+def _metrics(config: MetricsConfig) -> "Metrics | None":
+    """None where nobody could read them; then nothing of them is imported."""
+    if config.path is None and config.listen is None:
+        return None
+    from gateway.telemetry.prometheus import Metrics
+
+    return Metrics()
+
+
+def _observer(config: LogsConfig, access: AccessLog | None, metrics: "Metrics | None") -> Observer:
+    heard: list[Observer] = []
+    if access is not None:
+        heard.append(AccessLines(access, requests=config.requests, turns=config.turns))
+    if metrics is not None:
+        heard.append(metrics)
+    if len(heard) < 2:  # noqa: PLR2004
+        return heard[0] if heard else SILENT
+    return Observers(*heard)
 
 
 @asynccontextmanager

@@ -38,6 +38,7 @@ from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import QuotaLimits
 from gateway.ports.adapter import AnyAdapterFactory
 from gateway.ports.capabilities import CanDescribe, Description, HasBackend
+from gateway.ports.observer import SILENT, Observer
 from gateway.ports.tools import ToolDeclaration
 from gateway.push.delivery import PushLimits
 from gateway.push.dispatcher import Dispatcher
@@ -284,7 +285,9 @@ class Push(msgspec.Struct, frozen=True):
             self.resolver.close()
 
 
-async def build_push(config: PushConfig, public_url: str, ledger: Ledger, clock: Clock) -> Push | None:
+async def build_push(
+    config: PushConfig, public_url: str, ledger: Ledger, clock: Clock, observer: Observer = SILENT
+) -> Push | None:
     """None where push notifications are off. Raises: LedgerUnavailable."""
     if not config.enabled:
         return None
@@ -305,6 +308,6 @@ async def build_push(config: PushConfig, public_url: str, ledger: Ledger, clock:
         return Sender(rules, resolver, config.timeout, clock, config.route)
 
     limits = PushLimits(config.timeout, config.max_attempts)
-    dispatcher = Dispatcher(ledger, open_sender, WebhookRequests(box, signer), clock, limits)
+    dispatcher = Dispatcher(ledger, open_sender, WebhookRequests(box, signer), clock, limits, observer=observer)
     configs = PushConfigs(ledger, rules, resolver, box, clock, dispatcher.wake)
     return Push(configs, dispatcher, resolver, None if signer is None else signer.key)

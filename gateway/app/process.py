@@ -6,7 +6,9 @@ import gc
 from collections.abc import Callable
 from contextlib import ExitStack, closing, nullcontext
 from functools import partial
+from socket import socket
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import structlog
 from pydantic import BaseModel
@@ -53,6 +55,7 @@ async def serve(
         grpc = open_grpc(at, shared=shared)
         if grpc is not None:
             sockets.enter_context(closing(grpc))
+        measured = _listen_for_metrics(config, sockets, 0 if orders is None else orders.number - 1)
         served = on_ports(at, bound.getsockname()[1], None if grpc is None else grpc.port)
         signals = orders or Signals()
         async with (
@@ -60,6 +63,10 @@ async def serve(
             nullcontext() if grpc is None else gateway.serving_grpc(grpc),
         ):
             server = HttpServer(gateway.app, bound, served.limits.stream_blocked, gateway.log_refused)
+            metrics = None
+            if gateway.metrics_port is not None and measured is not None:
+                metrics = HttpServer(gateway.metrics_port, measured)
+                log.info("start.metrics", port=measured.getsockname()[1])
             # The objects that exist at this point stay alive, so no later collection examines them.
             gc.freeze()
             gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
@@ -69,6 +76,8 @@ async def serve(
             with signals.watched(reloads=reload is not None):
                 async with asyncio.TaskGroup() as group:
                     serving = group.create_task(server.serve())
+                    if metrics is not None:
+                        group.create_task(metrics.serve())
                     on_ready(served.server.local_url)
                     waits: list[Wait] = [signals.first.wait(), serving]
                     if reload is not None:
@@ -82,6 +91,16 @@ async def serve(
                         group.create_task(grpc.retire(config.server.shutdown_grace))
                     await _wait_drained(gateway, signals, config.server.shutdown_grace)
                     server.stop()
+                    if metrics is not None:
+                        metrics.stop()
+
+
+def _listen_for_metrics(config: GatewayConfig, sockets: ExitStack, worker: int) -> socket | None:
+    """None where metrics have no port of their own. Raises: OSError."""
+    if config.metrics.listen is None:
+        return None
+    at = urlsplit(f"//{config.metrics.listen}")
+    return sockets.enter_context(listen(at.hostname or "", (at.port or 0) + worker))
 
 
 def on_ports(config: GatewayConfig, port: int, grpc_port: int | None) -> GatewayConfig:

@@ -1,6 +1,7 @@
 """gateway.yaml as frozen values: the whole file, and the sections of the gateway itself. Law: every key has an effect; its
 default and unit are declared with it."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -35,6 +36,9 @@ from gateway.config.tools import ToolConfig
 from gateway.foundation.addresses import http_url, is_loopback, local_url
 from gateway.foundation.clock import ID_LENGTH
 from gateway.foundation.tls import check_certificate
+
+_TAKEN = ("/a2a", "/admin", "/livez", "/readyz", "/.well-known", "/ui")
+"""Beginnings of the paths of the gateway."""
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -303,6 +307,27 @@ class LogsConfig(Settings):
     turns: bool = Field(True, description="A line for each turn, with `level: info` or `debug`.")
 
 
+def _metrics_path(value: str) -> str:
+    if not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", value):
+        raise ValueError("must be a path, as /metrics")
+    if value.startswith(_TAKEN):
+        raise ValueError("stands for something else: take another path, as /metrics")
+    return value
+
+
+class MetricsConfig(Settings):
+    """Metrics for Prometheus, of each process by itself."""
+
+    path: Annotated[Text, AfterValidator(_metrics_path)] | None = Field(
+        None, description="Path of the page on the port of the server, as /metrics; where keys are asked for, admin keys read it."
+    )
+    listen: Annotated[Text, AfterValidator(_host_and_port)] | None = Field(
+        None,
+        description="Host and port for a page of its own, as 127.0.0.1:9464, which whoever reaches it may read. Of several "
+        "workers, the first has this port, the next the port above, and so on.",
+    )
+
+
 class ProviderConfig(Settings):
     """Who offers the agents."""
 
@@ -333,6 +358,7 @@ class GatewaySections(Settings):
     cards: CardsConfig = Field(CardsConfig(), description="What all cards say.")
     protocol: ProtocolConfig = Field(ProtocolConfig(), description="Versions of A2A that are not final.")
     logs: LogsConfig = Field(LogsConfig(), description="What is said on standard error.")
+    metrics: MetricsConfig = Field(MetricsConfig(), description="Metrics for Prometheus; none when not given.")
 
 
 class GatewayConfig(GatewaySections):

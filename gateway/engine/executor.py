@@ -84,7 +84,8 @@ class CommandExecutor:
 
     def _reveal(self) -> None:
         """Whoever is shown an update knows of the task."""
-        self._revealed, run = True, self._run
+        self._revealed, run, runtime = True, self._run, self._context.runtime
+        runtime.observer.turn_showed(run.agent.name, runtime.clock.monotonic() - run.began)
         if not run.response.done():
             run.live.journal.note(Reveal(run.live.id), stored=lambda: run.respond(None))
 

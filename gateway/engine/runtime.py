@@ -9,7 +9,7 @@ import asyncio
 import math
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -28,6 +28,7 @@ from gateway.ledger.port import Ledger
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.adapter import AdapterError, ErrorClass, Processed
 from gateway.ports.capabilities import Backend
+from gateway.ports.observer import SILENT, Observer
 
 log = structlog.get_logger("gateway.engine.runtime")
 
@@ -40,11 +41,14 @@ class BackendRequest(msgspec.Struct):
 
     _agent: Agent
     _breaker: Breaker | None
+    _observer: Observer = SILENT
+    _monotonic: Callable[[], float] = float
+    _began: float = 0.0
     _answered: bool = False
     _number: int = ORDINARY
 
     def __enter__(self) -> Self:
-        breaker = self._breaker
+        breaker, self._began = self._breaker, self._monotonic()
         if breaker is not None:
             number = breaker.admit()
             if number is None:
@@ -59,12 +63,14 @@ class BackendRequest(msgspec.Struct):
         """Some of an answer is there: whatever follows, there is a backend."""
         if not self._answered:
             self._answered = True
+            self._observer.call_answered(self._agent.name, self._monotonic() - self._began)
             if self._breaker is not None and self._breaker.answered():
                 log.info("backend.reachable", **self._names())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._observer.call_ended(self._agent.name, _outcome(error), self._monotonic() - self._began)
         if self._answered or self._breaker is None:
             return
         if error is None or (isinstance(error, AdapterError) and _is_answer(error)):
@@ -90,6 +96,16 @@ class Breakers:
 
     def request(self, agent: Agent) -> BackendRequest:
         return BackendRequest(agent, self._of(agent))
+
+    def observed(self, agent: Agent, observer: Observer) -> BackendRequest:
+        """The same for a try of a service call, of which the observer hears."""
+        return BackendRequest(agent, self._of(agent), observer, self._clock.monotonic)
+
+    def reachable(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        """Each backend that was asked, by its address, and 0 where requests are refused, else 1."""
+        refusing = {backend.address for backend, breaker in self._breakers.items() if breaker.refuses}
+        for address in {backend.address for backend in self._breakers}:
+            yield (address,), float(address not in refusing)
 
     def refuses(self, agent: Agent) -> bool:
         """A request would be refused now."""
@@ -120,6 +136,14 @@ def _is_answer(error: AdapterError) -> bool:
     return not (error.backend_down or meaning.backend_down or meaning.processed is Processed.MAYBE)
 
 
+def _outcome(error: BaseException | None) -> str:
+    if error is None:
+        return "completed"
+    if isinstance(error, AdapterError):
+        return error.kind
+    return "cancelled" if isinstance(error, asyncio.CancelledError) else "internal"
+
+
 def _seconds(breaker: Breaker) -> int:
     """The remaining seconds, at least 1, because a trial may end soon."""
     return max(1, math.ceil(breaker.rest))
@@ -142,12 +166,16 @@ class Runtime:
     lease: float
     pace: Pace
     secrets: AdapterSecrets
+    observer: Observer = SILENT
     breakers: Breakers = field(init=False)
     changes: Changes = field(init=False)
     _warned: deque[str] = field(default_factory=lambda: deque(maxlen=_WARNED_THREADS))
 
     def __post_init__(self) -> None:
         self.breakers = Breakers(self.clock)
+        self.observer.watch(
+            "backend_up", "0 where a backend is left alone after failures.", self.breakers.reachable, "backend"
+        )
         self.changes = Changes(self.ledger)
 
     def lease_until(self) -> int:

@@ -31,6 +31,7 @@ from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.threads import MarkUnsynced
 from gateway.ports.adapter import (
+    HANDLE_LOST,
     Adapter,
     AdapterError,
     AdapterEvent,
@@ -83,7 +84,7 @@ class ServiceCallLoop(msgspec.Struct):
             try:
                 if context.thread.lost:
                     raise AdapterError(ErrorClass.HANDLE_EXPIRED, "the handle was lost in an earlier turn")
-                with context.runtime.breakers.request(run.agent) as sent:
+                with context.runtime.breakers.observed(run.agent, context.runtime.observer) as sent:
                     if again is not None and isinstance(adapter, CanResume):
                         return await self._listen(adapter.resume(self._goes_on(request), again), sent)
                     return await self._listen(adapter.call(request), sent)
@@ -258,6 +259,8 @@ class ServiceCallLoop(msgspec.Struct):
             return again if made is None else await self._in_conversation(made, again)
         following = ownership.rebuild_ownership(error.kind, thread, declared, run.agent.policies, stuck=stuck)
         if following is None or self._has_said:
+            if error.kind in HANDLE_LOST and thread.handle is not None:
+                runtime.observer.handle_lost(run.agent.name, rebuilt=False)
             raise error
         return await self._rebuild(error, following)
 
@@ -299,6 +302,7 @@ class ServiceCallLoop(msgspec.Struct):
         context, run = self.context, self.context.run
         found = {"failure": error.kind, "detail": error.detail, "tries": self._tries + 1, "wait": round(seconds, 3)}
         log.info("call.retried", agent=run.agent.name, task=run.live.id, **found)
+        context.runtime.observer.call_repeated(run.agent.name, error.kind)
         failed = self._failed(error)
         unsure = context.doubtful if error.kind.meaning.transient else None
         if unsure is not None:
@@ -339,6 +343,8 @@ class ServiceCallLoop(msgspec.Struct):
             if isinstance(command, Publish):
                 self.executor.publish(command.update)
         await run.live.journal.commit(lambda row: (*appended(row), *failed, begin, prepare), None, stored)
+        if error.kind in HANDLE_LOST:
+            runtime.observer.handle_lost(run.agent.name, rebuilt=True)
         log.warning("thread.rebuilt", agent=run.agent.name, task=run.live.id, failure=error.kind, detail=error.detail)
         return await self._preparation.request()
 

@@ -152,7 +152,12 @@ class ToolRounds(msgspec.Struct):
                         if isinstance(command, Publish):
                             self.executor.publish(command.update)
 
+            runtime = self.context.runtime
+            began = runtime.clock.monotonic()
             settled = await invoke(tool, call, run.live.context_id, run.caller.principal, progress)
+            outcome = "consent" if isinstance(settled, ConsentNeeded) else settled.status
+            took = runtime.clock.monotonic() - began
+            runtime.observer.tool_ended(run.agent.name, tool.identity, outcome, took)
             if isinstance(settled, ConsentNeeded):
                 return await self.executor.perform(machine.pause_tool(call, settled.pages))
             if run.agent.policies.uncited_sources == "drop" and settled.status is ToolCallStatus.COMPLETED:

@@ -142,6 +142,7 @@ class TurnRun:
     done: asyncio.Future[None] = field(default_factory=asyncio.Future)
     task: asyncio.Task[None] | None = None
     entered: bool = False
+    began: float = 0.0
     cancel_requested: bool = False
     accepted_output_modes: tuple[str, ...] = field(init=False)
     rendering: Rendering = field(init=False)

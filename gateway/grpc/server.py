@@ -14,7 +14,6 @@ import structlog
 
 from gateway.a2a.errors import A2AError, Busy, InternalError, MethodNotFound, TooManyRequests, echo
 from gateway.a2a.wire import v1_0_proto
-from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
 from gateway.foundation.forks import keep_from_copies
 from gateway.foundation.shutdown import ActiveCount, Drain
@@ -26,6 +25,7 @@ from gateway.grpc.reflection import ReflectionService
 from gateway.grpc.service import A2AService, Pipelines
 from gateway.grpc.turns import Held
 from gateway.http.server import listen
+from gateway.ports.observer import SILENT, Observer
 
 _LAST_SECONDS = 1.0
 """For callers to take what they are told at the end."""
@@ -81,12 +81,12 @@ class GrpcServer:
         ready: Callable[[], Awaitable[bool]],
         drain: Drain,
         clock: Clock,
-        access: AccessLog | None = None,
+        observer: Observer = SILENT,
     ) -> AsyncIterator[None]:
         """Answers calls while the block runs. `ready` says whether requests are accepted. `access` is None where requests get
         no line in the log."""
         async with asyncio.TaskGroup() as tasks:
-            service = A2AService(pipelines, clock, access)
+            service = A2AService(pipelines, clock, observer)
             blocked = self._bounds.blocked
             public = _public_calls(HealthService(ready, drain, blocked), ReflectionService(drain, blocked), clock)
             serve = partial(self._serve, _Calls(service, public))

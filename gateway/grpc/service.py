@@ -12,14 +12,14 @@ from typing import Any, cast
 from gateway.a2a.weight import weight
 from gateway.a2a.wire import dialects, v1_0, v1_0_proto
 from gateway.a2a.wire.dialect import Dialect, Method
-from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
 from gateway.foundation.off_loop import off_loop
 from gateway.grpc.context import CallerGone, Context, receive
 from gateway.grpc.streaming import StreamedCall
 from gateway.http.arrival import Arrival
 from gateway.http.pipeline import Outcome, Pipeline
-from gateway.http.request_log import RequestLine, milliseconds
+from gateway.http.request_log import milliseconds
+from gateway.ports.observer import Observer, RequestLine
 
 _DIALECTS = {v1_0.VERSION: v1_0_proto.DIALECT}
 
@@ -34,11 +34,10 @@ Pipelines = Callable[[], AbstractContextManager[Pipeline]]
 
 
 class A2AService:
-    def __init__(self, pipelines: Pipelines, clock: Clock, access: AccessLog | None) -> None:
-        """`access` is None where requests get no line."""
+    def __init__(self, pipelines: Pipelines, clock: Clock, observer: Observer) -> None:
         self._pipelines = pipelines
         self._clock = clock
-        self._access = access
+        self._observer = observer
         self._running: set[asyncio.Task[Any]] = set()
 
     def end(self) -> None:
@@ -55,8 +54,7 @@ class A2AService:
                 await self._answer(pipeline, name, line, context)
         finally:
             line.ms = milliseconds(self._clock.monotonic() - began)
-            if self._access is not None:
-                self._access.add(line)
+            self._observer.request_ended(line)
 
     async def _answer(self, pipeline: Pipeline, name: str, line: RequestLine, context: Context) -> None:
         try:

@@ -5,7 +5,8 @@ import msgspec
 from starlette.types import Scope
 
 from gateway.http.reply import Headers
-from gateway.http.request_log import RequestLine, line_of
+from gateway.http.request_log import line_of
+from gateway.ports.observer import RequestLine
 
 
 class Arrival(msgspec.Struct, frozen=True):

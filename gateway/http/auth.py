@@ -18,6 +18,7 @@ from gateway.foundation.rate_limit import TokenBuckets
 from gateway.ledger.api_keys import ApiKey, digest_of, has_form, shown
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
 from gateway.ledger.threads import Caller
+from gateway.ports.observer import SILENT, Observer
 
 log = structlog.get_logger("gateway.http.auth")
 
@@ -74,8 +75,9 @@ class KeyAuthentication:
     An invalid key is looked up like any other, so that a valid one always passes, whatever else its address sent.
     """
 
-    def __init__(self, keys: KeySource, clock: Clock) -> None:
+    def __init__(self, keys: KeySource, clock: Clock, observer: Observer = SILENT) -> None:
         self._keys = keys
+        self._observer = observer
         self._clock = clock
         self._known: dict[bytes, tuple[ApiKey, Identity, float]] = {}
         self._callbacks: dict[bytes, set[Callable[[], None]]] = {}
@@ -138,6 +140,7 @@ class KeyAuthentication:
         return found
 
     def _failure(self, peer: str, prefix: str, reason: str) -> A2AError:
+        self._observer.key_refused(reason)
         wait = self._failures.take(_network(peer))
         if wait:
             return TooManyRequests("Too many keys from this address were not valid.", retry_after=math.ceil(wait))

@@ -30,12 +30,13 @@ from gateway.http.auth import Authenticator, Identity
 from gateway.http.headers import ServiceParameters, refuse_media_type
 from gateway.http.held import ClientGone, while_connected
 from gateway.http.reply import Reply, reason
-from gateway.http.request_log import RequestLine, line_of
+from gateway.http.request_log import line_of
 from gateway.http.sse import Envelope, EventResponse, OnRevocation, StreamSettings
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.operations.call import EventStream, OperationCall
 from gateway.operations.quotas import CountedStream, Quotas
 from gateway.operations.service import Operations
+from gateway.ports.observer import RequestLine
 
 _BODY_TIMEOUT = 30.0
 

@@ -24,6 +24,7 @@ from gateway.ledger.threads import Caller, ContextRecord, ThreadRecord
 from gateway.ledger.tool_calls import AskedCall, EarlierToolCall, StandingApproval, ToolCallRecord
 from gateway.ledger.turns import IdempotencyKey, Preferences, Replay, WaitingTurn
 from gateway.ports.conversation import HistoryRecord
+from gateway.ports.observer import Observer
 
 Changed = frozenset[str] | None
 """The tasks of which there may be new rows; None: look for yourself."""
@@ -37,6 +38,11 @@ class Commits(Protocol):
 
     def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
         """Commits like `commit`, without waiting: `done` is called in the event loop, in the order of submission."""
+
+
+class Observed(Protocol):
+    def observe(self, observer: Observer) -> None:
+        """From now on the observer hears of each group of units that was written."""
 
 
 class TaskReads(Protocol):
@@ -254,7 +260,7 @@ class ApiKeyReads(Protocol):
 
 class Ledger(
     TaskReads, EventReads, ThreadReads, TurnReads, ApprovalReads, RecoveryReads, DutyReads, QuotaReads, RetentionLedger,
-    PushLedger, ContextExports, ApiKeyReads, Protocol,
+    PushLedger, ContextExports, ApiKeyReads, Observed, Protocol,
 ):  # fmt: skip
     """Durable state: all parts of the port."""
 

@@ -15,6 +15,7 @@ from gateway.foundation.clock import Clock
 from gateway.ledger.errors import Conflict, LedgerUnavailable, skip_failures
 from gateway.ledger.port import PushLedger
 from gateway.ledger.push import DuePush, PushConfig
+from gateway.ports.observer import SILENT, Observer
 from gateway.push.delivery import Delivery, PushLimits
 from gateway.push.webhook import Outcome, WebhookRequests
 
@@ -45,6 +46,7 @@ class Dispatcher:
     limits: PushLimits
     chance: Callable[[], float] = random.random
     want: Callable[[bool], None] = lambda _: None
+    observer: Observer = SILENT
     _active: bool = False
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _sender: "Sender | None" = None
@@ -122,4 +124,8 @@ class Dispatcher:
         headers = self.webhooks.headers(config, number, body, self.clock.now() // 1000)
         if self._sender is None:
             self._sender = self.open_sender()
-        return await self._sender.post(config.url, headers, body)
+        began = self.clock.monotonic()
+        outcome = await self._sender.post(config.url, headers, body)
+        told = "delivered" if outcome.delivered else "unwanted" if outcome.unwanted else "failed"
+        self.observer.pushed(told, self.clock.monotonic() - began)
+        return outcome

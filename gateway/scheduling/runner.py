@@ -4,11 +4,11 @@ Law: a turn belongs to the application, not to a request; a turn whose end canno
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 import structlog
-from msgspec import UNSET, UnsetType
 
 from gateway.a2a.model import INTERRUPTED, TERMINAL
 from gateway.core.agents import Agent
@@ -19,14 +19,13 @@ from gateway.engine.preparation import Parked
 from gateway.engine.runtime import Pace, Runtime
 from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.engine.turn_runner import TurnRunner
-from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
-from gateway.foundation.logs import LogLine
 from gateway.foundation.shutdown import InFlight
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.leases import UnfinishedTurn
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import Caller, ThreadRecord
+from gateway.ports.observer import SILENT, Observer, TurnLine
 from gateway.scheduling.leases import LeaseTimes, LeaseUpkeep, ThreadQueues
 from gateway.scheduling.orphans import OrphanRecovery, Quarantine
 
@@ -44,13 +43,13 @@ class Runner:
         secrets: AdapterSecrets,
         lease: LeaseTimes | None = None,
         pace: Pace | None = None,
-        access: AccessLog | None = None,
+        observer: Observer = SILENT,
     ) -> None:
-        """`access` gets a line for each turn that ran here."""
         self._fanout = fanout
-        self._access = access
         self._lease = lease = lease or LeaseTimes()
-        self.runtime = runtime = Runtime(ledger, clock, clock.row_id(), lease.length, pace or Pace(), secrets)
+        self.runtime = runtime = Runtime(
+            ledger, clock, clock.row_id(), lease.length, pace or Pace(), secrets, observer
+        )
         self._queues = ThreadQueues()
         self._runs: dict[str, TurnRun] = {}
         self._reserved: dict[str, str] = {}
@@ -115,6 +114,10 @@ class Runner:
     def owns(self, unfinished: UnfinishedTurn) -> bool:
         run = self._runs.get(unfinished.task.id)
         return unfinished.turn in self._reserved or (run is not None and run.turn == unfinished.turn)
+
+    def open_turns(self) -> Iterator[tuple[tuple[str, str], float]]:
+        """How many turns wait or run here, of each agent and state."""
+        yield from Counter((run.agent.name, "running" if run.entered else "queued") for run in self._runs.values()).items()
 
     def queued(self, thread: str) -> int:
         """How many turns of this thread are being accepted, wait or run here."""
@@ -228,7 +231,7 @@ class Runner:
 
     async def _run(self, run: TurnRun, queue: ThreadQueue) -> None:
         run.entered = True
-        outcome, began = "", self.runtime.clock.monotonic()
+        outcome, run.began = "", self.runtime.clock.monotonic()
         parked: Parked | None = None
         try:
             await TurnRunner(self.runtime, run, queue).run()
@@ -251,8 +254,10 @@ class Runner:
             if parked is not None:
                 self._park(run, queue, parked.task)
             else:
-                if self._access is not None:
-                    self._access.add(_turn_line(run, outcome, self.runtime.clock.monotonic() - began))
+                if self.runtime.observer is not SILENT:
+                    self.runtime.observer.turn_ended(
+                        _turn_line(run, outcome, self.runtime.clock.monotonic() - run.began)
+                    )
                 self._remove(run, queue)
 
     def _park(self, run: TurnRun, queue: ThreadQueue, behind: str) -> None:
@@ -284,30 +289,11 @@ class Runner:
         run.done.set_result(None)
 
 
-class _TurnLine(LogLine, kw_only=True, gc=False):
-    """The line of a turn, from its begin in this process to its end, its pause, or the end of the process. The numbers of
-    tokens are those that the backend has reported."""
-
-    event: str = "turn"
-    agent: str
-    context: str
-    task: str
-    turn: str
-    principal: str
-    outcome: str
-    ms: float
-    input_tokens: int | UnsetType = UNSET
-    cached_tokens: int | UnsetType = UNSET
-    output_tokens: int | UnsetType = UNSET
-    reasoning_tokens: int | UnsetType = UNSET
-    total_tokens: int | UnsetType = UNSET
-
-
-def _turn_line(run: TurnRun, outcome: str, seconds: float) -> _TurnLine:
+def _turn_line(run: TurnRun, outcome: str, seconds: float) -> TurnLine:
     """`outcome` is empty where the state of the task tells it."""
     state, usage = run.live.status.state, run.live.outputs[-1].usage
     ended = state in TERMINAL or state in INTERRUPTED
-    line = _TurnLine(
+    line = TurnLine(
         agent=run.agent.name,
         context=run.live.context_id,
         task=run.live.id,

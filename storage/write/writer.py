@@ -16,6 +16,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.ledger.errors import LedgerUnavailable
+from gateway.ports.observer import SILENT, Observer
 from storage.statement import Step
 from storage.worker import call_in_loop, resolve, start_worker
 
@@ -72,6 +73,7 @@ class Writer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.observer: Observer = SILENT
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[Unit | None] = queue.SimpleQueue()
         self._submitted: list[Unit] = []
@@ -108,6 +110,11 @@ class Writer:
         submitted, self._submitted = self._submitted, []
         for one in submitted:
             self._queue.put(one)
+
+    @property
+    def waiting(self) -> int:
+        """The units that were submitted and are in no group yet."""
+        return len(self._submitted) + self._queue.qsize()
 
     async def close(self) -> None:
         """Commits all submitted units, calls their callbacks and ends the thread."""
@@ -146,11 +153,13 @@ class Writer:
             if time.monotonic() - written[0] < _PERIOD and len(units) < enough and not self._drained:
                 time.sleep(_LINGER if any(unit.urgent for unit in units) else _LONG_LINGER)
                 units += self._waiting(_GROUP - len(units))
+            began = time.monotonic()
             outcomes, retried = self._store.write(units, self._all_waiting, closing=self._closing)
+            took = time.monotonic() - began
             count = len(outcomes) + len(retried)
             written.extend([time.monotonic()] * count)
             enough = min(max(count, _MIN_GROUP), _GROUP)
-            call_in_loop(self._loop, _deliver, outcomes)
+            call_in_loop(self._loop, self._deliver, outcomes, took)
 
     def _all_waiting(self) -> list[Unit]:
         return self._waiting(self._queue.qsize())
@@ -169,13 +178,15 @@ class Writer:
         return units
 
 
-# --- back in the event loop ---
+    # --- back in the event loop ---
 
-
-def _deliver(outcomes: list[Outcome]) -> None:
-    for unit, outcome in outcomes:
-        try:
-            unit.done(outcome)
-        except Exception as error:  # noqa: BLE001  # reported as the loop does for any callback; the others are called
-            what = {"message": "a callback of the ledger failed", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(what)
+    def _deliver(self, outcomes: list[Outcome], took: float) -> None:
+        for unit, outcome in outcomes:
+            try:
+                unit.done(outcome)
+            except Exception as error:  # noqa: BLE001  # reported as the loop does for any callback; the others are called
+                what = {"message": "a callback of the ledger failed", "exception": error}
+                self._loop.call_exception_handler(what)
+        if self.observer is not SILENT:
+            failed = sum(outcome is not None for _, outcome in outcomes)
+            self.observer.group_committed(len(outcomes), failed, took)

@@ -77,16 +77,16 @@ install_node_peer() {
     npm install --prefix "$target/$1" --no-package-lock --no-audit --no-fund --loglevel=error
 }
 
-# Reverse proxies for the files of deploy/: packages of the system, which only root can install.
-install_proxies() {
-    if nginx -v >/dev/null 2>&1 && caddy version >/dev/null 2>&1; then
-        echo "nginx and caddy are there"
+# Reverse proxies and Prometheus for the files of deploy/: packages of the system, which only root can install.
+install_packages() {
+    if nginx -v >/dev/null 2>&1 && caddy version >/dev/null 2>&1 && prometheus --version >/dev/null 2>&1; then
+        echo "nginx, caddy and Prometheus are there"
     elif [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         apt-get update -qq
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nginx-light caddy >/dev/null
-        echo "nginx and caddy are installed"
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nginx-light caddy prometheus >/dev/null
+        echo "nginx, caddy and Prometheus are installed"
     else
-        fail "nginx and caddy are needed, and this is not root on Debian"
+        fail "nginx, caddy and Prometheus are needed, and this is not root on Debian"
     fi
 }
 
@@ -95,7 +95,7 @@ uv=$(find_uv)
 python=$(find_python)
 
 installs=()
-install_proxies &
+install_packages &
 installs+=($!)
 for peer in ogx agentserver azure-ai-agents llmock langgraph adk a2a-sdk-0.3 agent-framework strands beeai crewai m365-bot copilotstudio-client; do
     unless_stamped "$peer" "$pins/$peer/requirements.txt" install_python_peer "$peer" &

@@ -27,8 +27,8 @@ from gateway.http.auth import KeyAuthentication, NoAuthentication
 from gateway.http.card_refresh import CardRefresh, keep_descriptions
 from gateway.http.health import Health
 from gateway.http.host_guard import HostGuard, allowed_hosts
-from gateway.http.pipeline import Pipeline
 from gateway.http.metrics import MetricsPage, MetricsPort
+from gateway.http.pipeline import Pipeline
 from gateway.http.request_log import RequestLog
 from gateway.http.routes import NOT_FOUND, routes
 from gateway.ledger.errors import LedgerUnavailable
@@ -50,8 +50,8 @@ from gateway.telemetry.access_lines import AccessLines
 from gateway.telemetry.loop_lag import watch_loop
 
 if TYPE_CHECKING:
-    from gateway.telemetry.prometheus import Metrics
     from gateway.grpc.server import GrpcServer
+    from gateway.telemetry.prometheus import Metrics
 
 Sources = Mapping[str, AttachedSource]
 
@@ -301,7 +301,7 @@ def _observer(config: LogsConfig, access: AccessLog | None, metrics: "Metrics | 
         heard.append(AccessLines(access, requests=config.requests, turns=config.turns))
     if metrics is not None:
         heard.append(metrics)
-    if len(heard) < 2:  # noqa: PLR2004
+    if len(heard) < 2:
         return heard[0] if heard else SILENT
     return Observers(*heard)
 

@@ -319,7 +319,8 @@ class MetricsConfig(Settings):
     """Metrics for Prometheus, of each process by itself."""
 
     path: Annotated[Text, AfterValidator(_metrics_path)] | None = Field(
-        None, description="Path of the page on the port of the server, as /metrics; where keys are asked for, admin keys read it."
+        None,
+        description="Path of the page on the port of the server, as /metrics. Where keys are asked for, an admin key reads it.",
     )
     listen: Annotated[Text, AfterValidator(_host_and_port)] | None = Field(
         None,

@@ -1,7 +1,7 @@
 """What the gateway tells of its work: the one seam for the access log and for metrics.
 
-Law: each method is called in the event loop, behind the commit of what it tells, and never for single deltas. It returns at once
-and raises nothing. Nothing that is told holds content of a conversation.
+Law: each method is called in the event loop, behind the commit of what it tells, and never for single deltas. It returns at
+once and raises nothing. Nothing that is told holds content of a conversation.
 """
 
 from collections.abc import Callable, Iterable

@@ -47,9 +47,7 @@ class Runner:
     ) -> None:
         self._fanout = fanout
         self._lease = lease = lease or LeaseTimes()
-        self.runtime = runtime = Runtime(
-            ledger, clock, clock.row_id(), lease.length, pace or Pace(), secrets, observer
-        )
+        self.runtime = runtime = Runtime(ledger, clock, clock.row_id(), lease.length, pace or Pace(), secrets, observer)
         self._queues = ThreadQueues()
         self._runs: dict[str, TurnRun] = {}
         self._reserved: dict[str, str] = {}
@@ -117,7 +115,9 @@ class Runner:
 
     def open_turns(self) -> Iterator[tuple[tuple[str, str], float]]:
         """How many turns wait or run here, of each agent and state."""
-        yield from Counter((run.agent.name, "running" if run.entered else "queued") for run in self._runs.values()).items()
+        yield from Counter(
+            (run.agent.name, "running" if run.entered else "queued") for run in self._runs.values()
+        ).items()
 
     def queued(self, thread: str) -> int:
         """How many turns of this thread are being accepted, wait or run here."""

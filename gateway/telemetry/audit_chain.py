@@ -51,7 +51,9 @@ class Fault(msgspec.Struct, frozen=True):
     what: str
 
 
-def verify(lines: Iterable[bytes], key: bytes | None = None, heads: dict[str, tuple[int, str]] | None = None) -> Iterator[Fault]:
+def verify(
+    lines: Iterable[bytes], key: bytes | None = None, heads: dict[str, tuple[int, str]] | None = None
+) -> Iterator[Fault]:
     """What is wrong with the lines of a file. `heads` has the number and hash of the latest line of each process; it is that
     of the files before, and is kept up to date."""
     known = {} if heads is None else heads

@@ -3,7 +3,6 @@
 Source: Prometheus, "Writing client libraries", process metrics.
 """
 
-import os
 import resource
 import time
 from collections.abc import Iterator
@@ -20,7 +19,9 @@ _STATM, _DESCRIPTORS = Path("/proc/self/statm"), Path("/proc/self/fd")
 def process_metrics() -> tuple[Counted | Gauge, ...]:
     return (
         Counted("process_cpu_seconds_total", "CPU time of the process.", lambda: [((), time.process_time())]),
-        Gauge("process_start_time_seconds", "When the process started, in seconds since 1970.", lambda: [((), _STARTED)]),
+        Gauge(
+            "process_start_time_seconds", "When the process started, in seconds since 1970.", lambda: [((), _STARTED)]
+        ),
         Gauge("process_resident_memory_bytes", "Memory of the process that is not swapped out.", _resident),
         Gauge("process_virtual_memory_bytes", "Addresses that the process has taken.", _virtual),
         Gauge("process_open_fds", "Open descriptors.", _descriptors),
@@ -43,7 +44,7 @@ def _pages(column: int) -> Iterator[tuple[tuple[str, ...], float]]:
 
 def _descriptors() -> Iterator[tuple[tuple[str, ...], float]]:
     with suppress(OSError):
-        yield (), len(os.listdir(_DESCRIPTORS))
+        yield (), sum(1 for _ in _DESCRIPTORS.iterdir())
 
 
 def _most_descriptors() -> Iterator[tuple[tuple[str, ...], float]]:

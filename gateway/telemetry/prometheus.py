@@ -27,9 +27,26 @@ class Metrics(Observer):
     """`page` is the text of a scrape."""
 
     __slots__ = (
-        "_call_failures", "_calls", "_families", "_first_delta", "_first_output", "_groups", "_handles", "_keys", "_pushes",
-        "_push_times", "_request_times", "_requests", "_tokens", "_tool_times", "_tools", "_turn_times", "_turns", "_units",
-        "_call_times", "_loop_lag",
+        "_call_failures",
+        "_call_times",
+        "_calls",
+        "_families",
+        "_first_delta",
+        "_first_output",
+        "_groups",
+        "_handles",
+        "_keys",
+        "_loop_lag",
+        "_push_times",
+        "_pushes",
+        "_request_times",
+        "_requests",
+        "_tokens",
+        "_tool_times",
+        "_tools",
+        "_turn_times",
+        "_turns",
+        "_units",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -54,7 +71,9 @@ class Metrics(Observer):
         self._call_failures = self._counter(
             "service_call_retries", "Tries that another one followed.", "agent", "failure"
         )
-        self._tokens = self._counter("tokens", "Tokens that backends report; parts are in their whole.", "agent", "kind")
+        self._tokens = self._counter(
+            "tokens", "Tokens that backends report; parts are in their whole.", "agent", "kind"
+        )
         self._handles = self._counter(
             "handles_lost", "Conversations that a backend has forgotten.", "agent", "resolved"
         )
@@ -148,7 +167,7 @@ def _outcome(line: RequestLine) -> str:
         return line.error.lower()
     if not line.status:
         return "unanswered"
-    return "ok" if line.status < 400 else f"status_{line.status}"  # noqa: PLR2004
+    return "ok" if line.status < 400 else f"status_{line.status}"
 
 
 def _version() -> str:

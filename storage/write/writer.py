@@ -177,7 +177,6 @@ class Writer:
             units.append(unit)
         return units
 
-
     # --- back in the event loop ---
 
     def _deliver(self, outcomes: list[Outcome], took: float) -> None:

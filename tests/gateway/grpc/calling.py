@@ -13,7 +13,6 @@ from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-unty
 from gateway.a2a.wire.v1_0_proto import SERVICE
 from gateway.config.gateway import LimitsConfig
 from gateway.core.agents import Agent, Agents
-from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import Drain
 from gateway.grpc.connection import Bounds, Connection
@@ -21,6 +20,7 @@ from gateway.grpc.server import GrpcServer, Tls
 from gateway.http.auth import Authenticator, NoAuthentication
 from gateway.http.pipeline import Pipeline
 from gateway.operations.quotas import QuotaLimits, Quotas
+from gateway.ports.observer import SILENT, Observer
 from tests.interaction.harness import CORRELATION_ID, agent
 from tests.interaction.scripted import ScriptedOperations
 
@@ -65,7 +65,7 @@ async def serving(
     limits: LimitsConfig | None = None,
     auth: Authenticator | None = None,
     quotas: QuotaLimits | None = None,
-    access: AccessLog | None = None,
+    observer: Observer = SILENT,
     tls: Tls | None = None,
     credentials: grpc.ChannelCredentials | None = None,
     ready: bool = True,
@@ -89,7 +89,7 @@ async def serving(
 
     server = GrpcServer("127.0.0.1", 0, tls, Bounds(limits.request_body, keepalive, limits.stream_blocked))
     async with (
-        server.serving(lambda: nullcontext(pipeline), is_ready, drain, clock, access),
+        server.serving(lambda: nullcontext(pipeline), is_ready, drain, clock, observer),
         _channel(f"127.0.0.1:{server.port}", credentials) as channel,
     ):
         yield Served(server.port, channel, operations, drain, server)

@@ -10,12 +10,12 @@ import grpc
 import pytest
 
 from gateway.config.gateway import LimitsConfig
-from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
 from gateway.grpc import context
 from gateway.grpc.connection import Bounds
 from gateway.grpc.server import GrpcServer, Tls
 from gateway.http.auth import KeyAuthentication
+from gateway.ports.observer import Observer, RequestLine
 from tests.gateway.grpc.calling import LARGEST, VERSION, Served, channel_to, details, path, refused, serving
 from tests.gateway.grpc.raw import raw_peer, request, status
 from tests.gateway.grpc.test_service import FIRST, SECOND, streaming
@@ -68,14 +68,18 @@ async def test_a_stream_ends_when_its_key_is_revoked() -> None:
     assert (error.code(), error.details()) == (grpc.StatusCode.UNAUTHENTICATED, "the API key is not valid any more")
 
 
-async def test_every_call_has_a_line_in_the_access_log() -> None:
-    lines: list[Any] = []
-    with AccessLog(now=lambda: 0, write=lines.extend) as access:
-        async with serving(access=access) as served:
-            await served.call("GetTask", {"id": "task-1"})
-            await refused(served.call("GetTask", {"id": "task-1"}, metadata=()))
+async def test_every_call_is_told_as_a_request() -> None:
+    lines: list[RequestLine] = []
 
-    answered, failed = (line for _, line in lines)
+    class Heard(Observer):
+        def request_ended(self, line: RequestLine) -> None:
+            lines.append(line)
+
+    async with serving(observer=Heard()) as served:
+        await served.call("GetTask", {"id": "task-1"})
+        await refused(served.call("GetTask", {"id": "task-1"}, metadata=()))
+
+    answered, failed = lines
     assert (answered.method, answered.path, answered.principal, answered.agent, answered.operation) == (
         "POST",
         path("GetTask"),

@@ -47,7 +47,7 @@ async def test_a_turn_is_seen_on_the_page(start_local: StartLocal) -> None:
     assert found["a2a_gateway_requests_total['SendMessage', 'echo', 'ok']"] == 1
     assert found["a2a_gateway_service_calls_total['completed', 'echo']"] == 1
     assert found["a2a_gateway_turn_first_output_seconds_count['echo']"] == 1
-    assert found["a2a_gateway_committed_units_total['stored']"] >= 3
+    assert found["a2a_gateway_committed_units_total['stored']"] >= 2
     assert found["a2a_gateway_draining[]"] == 0
 
 

@@ -42,9 +42,22 @@ def test_chains_of_several_processes_share_a_file() -> None:
         (lambda lines: [*lines[:2], b'{"v":1}\n', *lines[2:]], [3]),
         (lambda lines: [*lines[:2], b"\xff\xfe\n", *lines[2:]], [3]),
     ],
-    ids=["changed", "removed", "exchanged", "repeated", "begun later", "torn", "without its end", "empty", "another", "no text"],
+    ids=[
+        "changed",
+        "removed",
+        "exchanged",
+        "repeated",
+        "begun later",
+        "torn",
+        "without its end",
+        "empty",
+        "another",
+        "no text",
+    ],
 )
-def test_a_line_that_is_not_as_it_was_written_is_named(change: Callable[[list[bytes]], list[bytes]], at: list[int]) -> None:
+def test_a_line_that_is_not_as_it_was_written_is_named(
+    change: Callable[[list[bytes]], list[bytes]], at: list[int]
+) -> None:
     assert faults(change(written())) == at
 
 

@@ -1,7 +1,6 @@
 """How late the event loop comes back."""
 
 import asyncio
-from contextlib import suppress
 
 from gateway.ports.observer import Observer
 from gateway.telemetry.loop_lag import watch_loop
@@ -19,9 +18,8 @@ class Heard(Observer):
 
 async def test_the_time_beyond_the_sleep_is_told() -> None:
     heard, times = Heard(), iter([10.0, 12.5])
-    task = asyncio.create_task(watch_loop(heard, lambda: next(times, 0.0)))
-    await asyncio.wait_for(heard.told.wait(), 30)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(watch_loop(heard, lambda: next(times, 0.0)))
+        await asyncio.wait_for(heard.told.wait(), 30)
+        task.cancel()
     assert heard.lags[0] == 2.25

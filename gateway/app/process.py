@@ -55,7 +55,7 @@ async def serve(
         grpc = open_grpc(at, shared=shared)
         if grpc is not None:
             sockets.enter_context(closing(grpc))
-        measured = _listen_for_metrics(config, sockets, 0 if orders is None else orders.number - 1)
+        measured = listen_for_metrics(config, sockets, 0 if orders is None else orders.number - 1)
         served = on_ports(at, bound.getsockname()[1], None if grpc is None else grpc.port)
         signals = orders or Signals()
         async with (
@@ -95,8 +95,8 @@ async def serve(
                         metrics.stop()
 
 
-def _listen_for_metrics(config: GatewayConfig, sockets: ExitStack, worker: int) -> socket | None:
-    """None where metrics have no port of their own. Raises: OSError."""
+def listen_for_metrics(config: GatewayConfig, sockets: ExitStack, worker: int) -> socket | None:
+    """The port of a worker, counted from 0; None where metrics have no port of their own. Raises: OSError."""
     if config.metrics.listen is None:
         return None
     at = urlsplit(f"//{config.metrics.listen}")

@@ -2,7 +2,15 @@
 
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+
+import pytest
+
+from gateway.app.process import listen_for_metrics
+from gateway.config.loader import load
+from gateway.config.plugins import Registry
+from tests.support.ports import free_port
 
 _SERVED = """
 import asyncio, gc, os, signal, sys
@@ -26,3 +34,14 @@ def test_a_gateway_that_serves_collects_garbage_whatever_its_start_has_set(tmp_p
     served = [sys.executable, "-c", _SERVED, str(tmp_path)]
     done = subprocess.run(served, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "True" in done.stdout.splitlines()) == (0, True), done.stderr
+
+
+@pytest.mark.parametrize("worker", [0, 1])
+def test_each_worker_has_a_port_for_its_metrics(worker: int) -> None:
+    port = free_port()
+    text = f"version: 1\nmetrics: {{listen: '127.0.0.1:{port}'}}\nagents: {{a: {{type: openai-chat, model: m}}}}"
+    config = load(text, source="-", env={}, plugins=Registry(), base_dir=Path())
+    with ExitStack() as sockets:
+        bound = listen_for_metrics(config, sockets, worker)
+        assert bound is not None
+        assert bound.getsockname() == ("127.0.0.1", port + worker)

@@ -1,11 +1,15 @@
 """The page of metrics, of a gateway that works."""
 
+import signal
+from pathlib import Path
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.ledger.api_keys import ApiKey, IssueKey, digest_of, new_key, shown
 from tests.a2a_client import A2A, a2a_http
-from tests.running import Local, StartLocal, start_local
+from tests.running import Local, StartLocal, child_gateways, start_local
+from tests.support.ports import free_port
 
 __all__ = ["start_local"]
 
@@ -74,3 +78,16 @@ async def test_a_key_that_is_not_valid_is_counted(start_local: StartLocal) -> No
     assert (await page(gateway, "nonsense"))[0] == 401
     _, text, _ = await page(gateway, await made_key(gateway, admin=True))
     assert samples(text)["a2a_gateway_auth_failures_total['malformed']"] == 1
+
+
+async def test_metrics_may_have_a_port_of_their_own(tmp_path: Path) -> None:
+    port = free_port()
+    settings = f"metrics: {{listen: '127.0.0.1:{port}'}}"
+    async with child_gateways(AGENT, tmp_path, settings=settings) as start:
+        child = await start()
+        async with a2a_http(f"http://127.0.0.1:{port}") as own, a2a_http(child.url) as main:
+            found = [(await own.get("/metrics")).status_code, (await own.post("/metrics")).status_code]
+            found += [(await own.get("/a2a")).status_code, (await main.get("/metrics")).status_code]
+        child.signal(signal.SIGTERM)
+        ended = await child.ended()
+    assert (found, ended) == ([200, 405, 404, 404], 0)

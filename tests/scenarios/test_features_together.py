@@ -28,7 +28,7 @@ from tests.scenarios.test_consent_of_tools import MAIL, setup
 from tests.scenarios.test_quarantine import Poisoned, count, rounds, survivor, tries
 from tests.scenarios.test_rollback import BOTH, two, under_way
 from tests.scenarios.test_tool_loop import adapter_of, asks, call
-from tests.support.core import START, Core, Done, answer, error_class, query, running_core, soon, until
+from tests.support.core import START, Core, Done, answer, deaf, error_class, query, running_core, soon, until
 from tests.support.scripted import BR, Pause, says
 from tests.support.scripted_tools import ScriptedTools
 
@@ -117,7 +117,7 @@ async def test_50_what_was_allowed_is_not_done_behind_a_restart_when_its_turn_is
 async def test_133_a_turn_that_comes_to_wait_before_its_process_hears_that_it_is_to_end(
     tmp_path: Path, ownership: Ownership, policy: str, tool: Any
 ) -> None:
-    async with two(tmp_path, LeaseTimes(2.0, 1)) as (here, there):
+    async with two(tmp_path, LeaseTimes(2.0, 1), deaf) as (here, there):
         pause = Pause()
         setup(here, ownership, [pause, *asks("r1", tool)], busy_context=policy)
         first = await start(here, at_once=True)

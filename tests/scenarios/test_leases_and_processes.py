@@ -25,6 +25,7 @@ from tests.support.core import (
     Core,
     FragileLedger,
     answer,
+    deaf,
     error_class,
     events,
     frames,
@@ -399,7 +400,7 @@ async def _refused(core: Core, task: str) -> str:
 async def test_137_a_process_that_does_not_answer_is_told_as_such(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     async with (
-        running_core(path, prefix="one", lease=LeaseTimes(1000)) as one,
+        running_core(path, prefix="one", lease=LeaseTimes(1000), before=deaf) as one,
         running_core(path, prefix="two", lease=QUICK) as other,
     ):
         adapter = ScriptedAdapter(G, [Pause()])
@@ -613,6 +614,7 @@ class _Counting:
         return changes
 
 
+@pytest.mark.sqlite("PostgreSQL tells of changes, and is not asked")
 async def test_106_nobody_asks_the_database_for_others_while_nobody_watches(tmp_path: Path) -> None:
     path, asked, pause = tmp_path / "ledger.db", list[_Counting](), Pause()
 
@@ -661,7 +663,7 @@ async def test_140_deleting_a_context_cancels_its_turn_in_the_other_process_firs
 async def test_140_what_a_process_that_stood_still_says_of_a_deleted_context_is_not_stored(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     async with (
-        running_core(path, prefix="one", lease=LeaseTimes(1000)) as one,
+        running_core(path, prefix="one", lease=LeaseTimes(1000), before=deaf) as one,
         running_core(path, prefix="two", lease=QUICK) as other,
     ):
         pause = Pause()

@@ -2,7 +2,7 @@
 and the task keep the turn; effects of tools stay. Source: docs/state-model.md, scenario 133."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,21 @@ from gateway.ports.capabilities import Fate, Fetched
 from gateway.ports.conversation import OpaqueItem, Ownership
 from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
-from tests.support.core import START, Core, answer, frames, logged, query, running_core, said, soon, streamed, until
+from tests.support.core import (
+    START,
+    Core,
+    FragileLedger,
+    answer,
+    deaf,
+    frames,
+    logged,
+    query,
+    running_core,
+    said,
+    soon,
+    streamed,
+    until,
+)
 from tests.support.resuming_adapter import ResumingAdapter
 from tests.support.rows import first_text
 from tests.support.scripted import BR, G, Pause, Script, ScriptedAdapter, says
@@ -528,10 +542,13 @@ async def test_133_rollback_of_a_call_that_its_backend_does_not_confirm_to_have_
 
 
 @asynccontextmanager
-async def two(path: Path, lease: LeaseTimes | None = None) -> AsyncIterator[tuple[Core, Core]]:
+async def two(
+    path: Path, lease: LeaseTimes | None = None, before: Callable[[FragileLedger], object] = lambda _: None
+) -> AsyncIterator[tuple[Core, Core]]:
+    """`before` gets the ledger of the first."""
     lease = lease or LeaseTimes(5.0, 500)
     async with (
-        running_core(path / "ledger.db", prefix="one", lease=lease) as one,
+        running_core(path / "ledger.db", prefix="one", lease=lease, before=before) as one,
         running_core(path / "ledger.db", prefix="two", lease=lease) as other,
     ):
         yield one, other
@@ -575,7 +592,7 @@ async def test_133_rollback_reaches_a_process_with_other_settings(
 async def test_133_rollback_counts_a_turn_that_is_complete_before_its_process_looks(
     tmp_path: Path, ownership: Ownership
 ) -> None:
-    async with two(tmp_path, LeaseTimes(2.0, 1)) as (one, other):
+    async with two(tmp_path, LeaseTimes(2.0, 1), deaf) as (one, other):
         pause = Pause()
         box = ScriptedTools({"one": 1})
         adapter = ScriptedAdapter(ownership, asks("r1", "one"), [pause, *says("A1", "r2")])
@@ -599,7 +616,7 @@ async def test_133_rollback_holds_although_the_turn_goes_on_for_a_while_with_its
     tmp_path: Path, ownership: Ownership
 ) -> None:
     """Until its process looks, the turn that was displaced still knows what it is about."""
-    async with two(tmp_path, LeaseTimes(2.0, 1)) as (one, other):
+    async with two(tmp_path, LeaseTimes(2.0, 1), deaf) as (one, other):
         works = Pause()
         box = ScriptedTools({"one": works})
         adapter = ScriptedAdapter(ownership, asks("r1", "one"), says("A1", "r2"))

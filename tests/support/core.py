@@ -40,7 +40,7 @@ from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.events import Frame
 from gateway.ledger.leases import Heartbeat, Renew
 from gateway.ledger.points import CommitPoint
-from gateway.ledger.port import Ledger
+from gateway.ledger.port import Changed, Ledger
 from gateway.ledger.threads import Caller
 from gateway.maintenance.duties import Duties
 from gateway.operations.call import EventStream, OperationCall
@@ -245,6 +245,25 @@ def _slow(read: Callable[..., Awaitable[Any]], pause: Pause) -> Callable[..., Aw
         return found
 
     return late
+
+
+class _Deaf:
+    """A ledger through which a process hears of no commit."""
+
+    def __init__(self, inside: Ledger) -> None:
+        self._inside = inside
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inside, name)
+
+    async def changes(self, _wanted: object) -> AsyncGenerator[Changed, None]:
+        yield None
+        await asyncio.Event().wait()
+
+
+def deaf(ledger: FragileLedger) -> None:
+    """`before` of a process that learns of others only when it renews its leases, on every store."""
+    ledger.wrap(_Deaf)
 
 
 def _any(points: tuple[CommitPoint, ...], kinds: Kinds) -> bool:

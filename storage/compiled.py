@@ -129,6 +129,7 @@ MOVE_WITHDRAWAL = Statement('MOVE_WITHDRAWAL', 'move a withdrawal that is due', 
 END_WITHDRAWAL = Statement('END_WITHDRAWAL', 'end a withdrawal', 'DELETE FROM withdrawal WHERE withdrawal.id = ?', None, ('job',))
 API_KEY = Query('API_KEY', 'SELECT api_key.digest, api_key.name, api_key.prefix, api_key.principal, api_key.tenant, api_key.admin, api_key.created_at, api_key.expires_at, api_key.revoked_at FROM api_key WHERE api_key.digest = :digest')
 API_KEYS = Query('API_KEYS', 'SELECT api_key.digest, api_key.name, api_key.prefix, api_key.principal, api_key.tenant, api_key.admin, api_key.created_at, api_key.expires_at, api_key.revoked_at FROM api_key ORDER BY api_key.created_at, api_key.name')
+BACKLOG = Query('BACKLOG', 'SELECT (SELECT count(*) AS count_1 FROM delete_job WHERE delete_job.due_at > 0) AS anon_1, (SELECT count(*) AS count_2 FROM delete_job WHERE delete_job.due_at IS NULL) AS anon_2, (SELECT count(*) AS count_3 FROM push_config WHERE push_config.due_at IS NOT NULL) AS anon_3, (SELECT count(DISTINCT push_config.host) AS count_4 FROM push_config WHERE push_config.due_at IS NOT NULL AND push_config.attempts > 0) AS anon_4')
 SECRET = Query('SECRET', 'SELECT secret.value FROM secret WHERE secret.name = :name')
 SCHEMA_VERSION = Query('SCHEMA_VERSION', 'SELECT version_num FROM alembic_version')
 EXPORTED_CONTEXT = Query('EXPORTED_CONTEXT', 'SELECT context.id, context.public_id, context.state, context.created_at, context.last_used_at FROM context WHERE context.tenant = :tenant AND context.principal = :principal AND context.public_id = :public_id')

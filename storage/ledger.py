@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from pathlib import Path
 
 from gateway.foundation.clock import Clock
+from gateway.ledger.backlog import Sizes
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.port import Changed, Ledger, LedgerFactory
 from gateway.ledger.rows import LedgerRows
@@ -25,8 +26,9 @@ _MACHINE = Clock()
 
 
 class SqliteLedger(StoredLedger):
-    def __init__(self, store: FileStore, writer: Writer, readers: Readers, version: str) -> None:
+    def __init__(self, path: Path, store: FileStore, writer: Writer, readers: Readers, version: str) -> None:
         super().__init__(writer, readers)
+        self._path = path
         self._file_store = store
         self._found = readers
         self._version = version
@@ -40,6 +42,17 @@ class SqliteLedger(StoredLedger):
 
     def hears(self) -> None:
         return None
+
+    async def sizes(self) -> Sizes:
+        return await asyncio.to_thread(self._file_sizes)
+
+    def _file_sizes(self) -> Sizes:
+        """A file that is not there has no bytes."""
+        found = {}
+        for name, path in (("database", self._path), ("wal", Path(f"{self._path}-wal"))):
+            with suppress(FileNotFoundError):
+                found[name] = path.stat().st_size
+        return found
 
     async def ready(self) -> None:
         rows, [[oldest]] = await self._readers.fetch_all((compiled.SCHEMA_VERSION, {}), (OLDEST, {}))
@@ -79,7 +92,7 @@ async def open_ledger(
     try:
         await writer.open()
         await readers.open(str(path), busy_timeout_ms)
-        yield SqliteLedger(store, writer, readers, version)
+        yield SqliteLedger(path, store, writer, readers, version)
     finally:
         try:
             await writer.close()

@@ -34,6 +34,7 @@ from gateway.http.routes import NOT_FOUND, routes
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.port import Ledger
 from gateway.maintenance.backend_deletions import Deletions
+from gateway.maintenance.backlog_watch import BacklogWatch
 from gateway.maintenance.duties import Duties
 from gateway.maintenance.expiry import QuestionExpiry
 from gateway.maintenance.retention import Retention
@@ -117,6 +118,9 @@ class Gateway:
         self._keys = KeyAuthentication(ledger, clock, observer)
         self.app = ReloadableApp(self._loaded(config, agents, sources), self._wait_unused)
         runner.find_agent = self._agent
+        self._backlog = BacklogWatch(ledger)
+        self._backlog.shown_to(observer)
+        observer.watch("leases_held", "Conversations of which this process has the lease.", runner.leases)
         observer.watch("turns_open", "Turns that wait or run.", runner.open_turns, "agent", "state")
         observer.watch("streams_open", "Open streams.", lambda: [((), fanout.streams)])
         observer.watch("draining", "1 while running turns end and no new ones are taken.", self._draining)
@@ -152,7 +156,7 @@ class Gateway:
             jobs = [self._deletions.run(), self._withdrawals.run(), self._retention.run(), self._expiry.run()]
             jobs += [self._keys.run(), self._refresh.run(), self.shared_quotas.run()]
             if self._metrics is not None:
-                jobs.append(watch_loop(self._metrics, self._clock.monotonic))
+                jobs += [watch_loop(self._metrics, self._clock.monotonic), self._backlog.run()]
             if self._push is not None:
                 jobs.append(self._push.run(self.runner.runtime.changes))
             tasks = [group.create_task(job) for job in jobs]

@@ -10,6 +10,7 @@ import msgspec
 
 from gateway.a2a.model import Message
 from gateway.ledger.api_keys import ApiKey
+from gateway.ledger.backlog import Backlog, Sizes
 from gateway.ledger.calls import LatestCall, MeasuredCall, UnknownCall
 from gateway.ledger.documents import ContextDocument
 from gateway.ledger.duties import HeldDuty
@@ -38,6 +39,12 @@ class Commits(Protocol):
 
     def submit(self, points: tuple[CommitPoint, ...], done: Callable[[Exception | None], None]) -> None:
         """Commits like `commit`, without waiting: `done` is called in the event loop, in the order of submission."""
+
+
+class BacklogReads(Protocol):
+    async def backlog(self) -> Backlog: ...
+
+    async def sizes(self) -> Sizes: ...
 
 
 class Observed(Protocol):
@@ -260,7 +267,7 @@ class ApiKeyReads(Protocol):
 
 class Ledger(
     TaskReads, EventReads, ThreadReads, TurnReads, ApprovalReads, RecoveryReads, DutyReads, QuotaReads, RetentionLedger,
-    PushLedger, ContextExports, ApiKeyReads, Observed, Protocol,
+    PushLedger, ContextExports, ApiKeyReads, BacklogReads, Observed, Protocol,
 ):  # fmt: skip
     """Durable state: all parts of the port."""
 

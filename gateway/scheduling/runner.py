@@ -119,6 +119,10 @@ class Runner:
             (run.agent.name, "running" if run.entered else "queued") for run in self._runs.values()
         ).items()
 
+    def leases(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        """How many leases are held here."""
+        yield (), len({queue.thread.id for queue in self._queues if queue.leased})
+
     def queued(self, thread: str) -> int:
         """How many turns of this thread are being accepted, wait or run here."""
         return list(self._reserved.values()).count(thread) + sum(queue.length for queue in self._queues.of(thread))

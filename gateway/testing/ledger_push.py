@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.ledger.api_keys import ApiKey, IssueKey, RevokeKey, digest_of, new_key, shown
+from gateway.ledger.backlog import Backlog
 from gateway.ledger.errors import Conflict
 from gateway.ledger.port import Ledger
 from gateway.ledger.push import (
@@ -17,7 +18,9 @@ from gateway.ledger.push import (
     PushStatus,
     ReplayPush,
 )
+from gateway.ledger.retention import MoveDeletion
 from gateway.ledger.tasks import Append, EventRow
+from gateway.ledger.threads import DeleteOrphan
 from gateway.testing.checks import same
 from gateway.testing.ledger_points import ACCEPT, ADA, APPEND, COMPLETE, FINISH, PREPARE, PUT
 
@@ -69,6 +72,17 @@ class PushTests:
         same((await _due(ledger), await ledger.next_push()), ([0], (True, 0)))
         same(await ledger.due_pushes(1000, (), 10), (DuePush(_CONFIG, number, 0, 0, True),))
         same((await _due(ledger, excluded=("hook.example",)), await _due(ledger, excluded=("other",))), ([], [0]))
+
+    async def test_what_is_owed_to_receivers_and_backends_is_counted(self, ledger: Ledger) -> None:
+        same(await ledger.backlog(), Backlog(0, 0, 0, 0))
+        number = await _first(ledger)
+        await ledger.commit(_event(number), DeleteOrphan("thread-1", "echo", "resp-1", 1300))
+        same(await ledger.backlog(), Backlog(1, 0, 1, 0))
+        [job] = await ledger.deletions(10)
+        await ledger.commit(MoveDeletion(job.job, job.due_at, None, 8))
+        await ledger.commit(ClaimPush(*_KEY, 0, 5000))
+        await ledger.commit(FailPush(*_KEY, 5000, 9000, PushState.ACTIVE, 1, "HTTP 500"))
+        same(await ledger.backlog(), Backlog(0, 1, 1, 1))
 
     async def test_a_claimed_delivery_belongs_to_its_process_until_the_claim_expires(self, ledger: Ledger) -> None:
         number = await _first(ledger)

@@ -7,6 +7,7 @@ from functools import partial
 
 import structlog
 
+from gateway.ledger.backlog import Sizes
 from gateway.ledger.port import Changed, Ledger
 from storage import compiled
 from storage.postgres import schema, sql
@@ -45,6 +46,9 @@ class PostgresLedger(StoredLedger):
 
     def hears(self) -> str:
         return "notifications" if self._listener.hears else "polling"
+
+    async def sizes(self) -> Sizes:
+        return {"database": await self._found.size()}
 
     async def ready(self) -> None:
         schema.check(await self._found.format())

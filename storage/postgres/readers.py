@@ -60,6 +60,12 @@ class PostgresReaders:
         [[(number,)]] = await self._short.fetch(bound(sql.VERSION, {}))
         return int(number)
 
+    async def size(self) -> int:
+        """Bytes of the database."""
+        self._refuse_when_closed()
+        [[(size,)]] = await self._short.fetch(bound(sql.SIZE, {}))
+        return int(size)
+
     async def notify(self, payload: str) -> None:
         self._refuse_when_closed()
         await self._short.fetch(bound(sql.NOTIFY, {"payload": payload}))

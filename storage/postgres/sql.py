@@ -108,6 +108,8 @@ FORMAT = plain("SELECT version_num, oldest FROM alembic_version, ledger_format")
 VERSION = prepared("VERSION", Text("SELECT CAST(coalesce(sum(number), 0) + count(*) AS bigint) FROM ledger_writer"))
 """A number that changes with every group of any process."""
 
+SIZE = plain("SELECT pg_database_size(current_database())")
+
 _CHANNEL = "a2a_gateway_ledger"
 
 PING = "!"

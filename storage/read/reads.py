@@ -9,6 +9,7 @@ from gateway.a2a.model import Message
 from gateway.foundation.off_loop import off_loop
 from gateway.foundation.sizes import LARGE
 from gateway.ledger.api_keys import ApiKey
+from gateway.ledger.backlog import Backlog
 from gateway.ledger.calls import LatestCall, MeasuredCall, UnknownCall
 from gateway.ledger.documents import ContextDocument
 from gateway.ledger.duties import HeldDuty
@@ -273,6 +274,10 @@ class Reads:
     async def deletions(self, limit: int) -> tuple[Deletion, ...]:
         rows = await self._readers.fetch(compiled.DELETIONS, {"limit": limit})
         return tuple(Deletion(*row) for row in rows)
+
+    async def backlog(self) -> Backlog:
+        [row] = await self._readers.fetch(compiled.BACKLOG, {})
+        return Backlog(*row)
 
     async def next_withdrawals(self, limit: int) -> tuple[Withdrawal, ...]:
         rows = await self._readers.fetch(compiled.NEXT_WITHDRAWALS, {"limit": limit})

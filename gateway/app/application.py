@@ -3,7 +3,7 @@ sources of tools and the limits that a configuration describes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -13,7 +13,8 @@ from starlette.types import ASGIApp
 from gateway.app import build
 from gateway.app.approvals import refuse_misfits
 from gateway.app.reload import LoadedConfig, ReloadableApp
-from gateway.config.gateway import GatewayConfig, LogsConfig, MetricsConfig
+from gateway.config.fixed import digest
+from gateway.config.gateway import AuditConfig, GatewayConfig, LogsConfig, MetricsConfig
 from gateway.config.plugins import Registry
 from gateway.core.agents import Agent, Agents
 from gateway.engine.adapter_secrets import AdapterSecrets
@@ -44,7 +45,7 @@ from gateway.operations.paused_turns import PausedTurns
 from gateway.operations.quotas import Quotas
 from gateway.operations.service import Operations
 from gateway.operations.shared_quotas import SharedQuotas
-from gateway.ports.observer import SILENT, Observer, Observers, RequestLine
+from gateway.ports.observer import SILENT, Actor, AuditEntry, Observer, Observers, RequestLine, Target
 from gateway.scheduling.leases import LeaseTimes
 from gateway.scheduling.runner import Runner
 from gateway.telemetry.access_lines import AccessLines
@@ -52,9 +53,13 @@ from gateway.telemetry.loop_lag import watch_loop
 
 if TYPE_CHECKING:
     from gateway.grpc.server import GrpcServer
+    from gateway.telemetry.audit import AuditLog
     from gateway.telemetry.prometheus import Metrics
 
 Sources = Mapping[str, AttachedSource]
+
+_ITSELF = Actor("a2a-gateway")
+"""What the process does without being asked."""
 
 
 class Gateway:
@@ -75,11 +80,12 @@ class Gateway:
         push: build.Push | None,
         observer: Observer = SILENT,
         metrics: "Metrics | None" = None,
+        audit: "AuditLog | None" = None,
     ) -> None:
         self._registry = registry
         self._clock = clock
         self._push = push
-        self._observer, self._metrics = observer, metrics
+        self._observer, self._metrics, self._audit = observer, metrics, audit
         ledger.observe(observer)
         self.drain = Drain()
         self._quotas = Quotas(clock, build.quota_limits(config))
@@ -138,6 +144,9 @@ class Gateway:
             keep_descriptions(self.app.agents, agents, self._clock.now())
             self.app.replace(self._loaded(config, agents, sources))
             used()
+        if self._audit is not None:
+            self._audit.reopen()
+            self._audit.audited(AuditEntry("config.reloaded", _ITSELF, Target(config=digest(config))))
         self._fanout.limits = build.stream_limits(config)
         self._quotas.limit(build.quota_limits(config))
         self._retention.lifetimes = build.lifetimes(config)
@@ -157,6 +166,8 @@ class Gateway:
             jobs += [self._keys.run(), self._refresh.run(), self.shared_quotas.run()]
             if self._metrics is not None:
                 jobs += [watch_loop(self._metrics, self._clock.monotonic), self._backlog.run()]
+            if self._audit is not None:
+                jobs.append(self._audit.run())
             if self._push is not None:
                 jobs.append(self._push.run(self.runner.runtime.changes))
             tasks = [group.create_task(job) for job in jobs]
@@ -201,6 +212,7 @@ class Gateway:
             self.drain,
             self._quotas,
             draft_1_1=config.protocol.draft_1_1,
+            observer=self._observer,
         )
         served = routes(
             pipeline,
@@ -253,11 +265,23 @@ async def running(
             secret = await ledger.secret("page-token")
             secrets = await build.adapter_secrets(config.storage, ledger)
             metrics = _metrics(config.metrics)
-            with _access_log(config.logs, machine) as access:
-                observer = _observer(config.logs, access, metrics)
+            with _access_log(config.logs, machine) as access, _audit_log(config.audit, machine) as audit:
+                observer = _observer(config.logs, access, metrics, audit)
                 push = await build.build_push(config.push, config.server.public_url, ledger, clock, observer)
                 gateway = Gateway(
-                    config, registry, agents, sources, ledger, clock, secrets, pace, secret, push, observer, metrics
+                    config,
+                    registry,
+                    agents,
+                    sources,
+                    ledger,
+                    clock,
+                    secrets,
+                    pace,
+                    secret,
+                    push,
+                    observer,
+                    metrics,
+                    audit,
                 )
                 used()
                 with _ledger_errors():
@@ -299,8 +323,30 @@ def _metrics(config: MetricsConfig) -> "Metrics | None":
     return Metrics()
 
 
-def _observer(config: LogsConfig, access: AccessLog | None, metrics: "Metrics | None") -> Observer:
-    heard: list[Observer] = []
+@contextmanager
+def _audit_log(config: AuditConfig, clock: Clock) -> Iterator["AuditLog | None"]:
+    """None where no line of it is wanted. Raises: ValueError where its file cannot be opened."""
+    if not config.wanted:
+        yield None
+        return
+    from gateway.telemetry.audit import audit_log
+
+    with ExitStack() as stack:
+        try:
+            audit = stack.enter_context(audit_log(config.path, config.key, clock))
+        except OSError as error:
+            raise ValueError(f"audit.path: {config.path} cannot be opened: {error.strerror}") from error
+        audit.audited(AuditEntry("process.started", _ITSELF))
+        try:
+            yield audit
+        finally:
+            audit.audited(AuditEntry("process.stopped", _ITSELF))
+
+
+def _observer(
+    config: LogsConfig, access: AccessLog | None, metrics: "Metrics | None", audit: "AuditLog | None"
+) -> Observer:
+    heard: list[Observer] = [] if audit is None else [audit]
     if access is not None:
         heard.append(AccessLines(access, requests=config.requests, turns=config.turns))
     if metrics is not None:

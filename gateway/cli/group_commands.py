@@ -14,8 +14,9 @@ tasks = CommandGroup("tasks", "See, watch and cancel the tasks of an agent.")
 contexts = CommandGroup("contexts", "See, move and delete conversations.")
 push = CommandGroup("push", "See push notifications, and post them again.")
 keys = CommandGroup("keys", "Make, list and revoke API keys.")
+audit = CommandGroup("audit", "Check an audit log.")
 storage = CommandGroup("storage", "Move a database.")
-GROUPS = (agents, tasks, contexts, push, keys, storage)
+GROUPS = (agents, tasks, contexts, push, keys, audit, storage)
 
 TaskId = Annotated[str, typer.Argument(metavar="ID", help="Id of the task.")]
 ContextId = Annotated[str, typer.Argument(metavar="ID", help="Id of the context.")]
@@ -305,3 +306,28 @@ def copy_storage(
     from gateway.cli.manage.storage import copy_storage as copy_all
 
     copy_all(source, target, output)
+
+
+@audit.command(
+    "verify",
+    "a2a-gateway audit verify audit.jsonl",
+    "a2a-gateway audit verify audit.jsonl.1 audit.jsonl --key-variable AUDIT_KEY",
+)
+def verify_audit(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The files of one log, the oldest first.")],
+    key_variable: Annotated[
+        str | None,
+        typer.Option(
+            "--key-variable", metavar="NAME", help="Variable of the environment that has the key (audit.key)."
+        ),
+    ] = None,
+    output: parameters.Listing = Output.text,
+) -> None:
+    """Check that no line of an audit log was changed, left out or exchanged.
+
+    A line that is not as it was written is named, and the exit code is 1. Whether the end of a log was cut off does
+    not show: compare the heads (-o json) with those that were kept elsewhere.
+    """
+    from gateway.cli.manage.audit import print_verification
+
+    print_verification(files, key_variable, output)

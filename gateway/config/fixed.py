@@ -9,12 +9,17 @@ from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
 from gateway.config.gateway import GatewayConfig
 
-FIXED = ("server", "storage", "push", "logs", "metrics")
+FIXED = ("server", "storage", "push", "logs", "audit", "metrics")
 
 
 def digests(config: GatewayConfig) -> dict[str, str]:
     """Of the values of each section."""
     return {section: _digest(getattr(config, section)) for section in FIXED}
+
+
+def digest(config: GatewayConfig) -> str:
+    """Of the whole configuration, secrets included; it shows none of them."""
+    return _digest(config)
 
 
 def _digest(section: BaseModel) -> str:

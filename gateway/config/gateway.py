@@ -329,6 +329,30 @@ class MetricsConfig(Settings):
     )
 
 
+class AuditConfig(Settings):
+    """The audit log: who did what to which context, task, key and configuration, in lines of JSON of which none can be changed
+    unseen."""
+
+    path: LocalPath | None = Field(None, description="File that lines are appended to. Several gateways may share it.")
+    stdout: bool = Field(False, description="Write the lines to standard output instead.")
+    key: LongKey | None = Field(
+        None,
+        description="Only who has this key makes lines that fit; without one anybody could write a whole file anew.",
+    )
+
+    @model_validator(mode="after")
+    def _has_one_place(self) -> Self:
+        if self.path is not None and self.stdout:
+            raise ValueError("has a path and stdout: true: choose one")
+        if self.key is not None and not self.wanted:
+            raise ValueError("has a key and no place: give `path`, or `stdout: true`")
+        return self
+
+    @property
+    def wanted(self) -> bool:
+        return self.path is not None or self.stdout
+
+
 class ProviderConfig(Settings):
     """Who offers the agents."""
 
@@ -359,6 +383,7 @@ class GatewaySections(Settings):
     cards: CardsConfig = Field(CardsConfig(), description="What all cards say.")
     protocol: ProtocolConfig = Field(ProtocolConfig(), description="Versions of A2A that are not final.")
     logs: LogsConfig = Field(LogsConfig(), description="What is said on standard error.")
+    audit: AuditConfig = Field(AuditConfig(), description="The audit log; none when not given.")
     metrics: MetricsConfig = Field(MetricsConfig(), description="Metrics for Prometheus; none when not given.")
 
 

@@ -32,6 +32,7 @@ from gateway.ledger.push import PushStatus
 from gateway.ledger.threads import Caller
 from gateway.operations.contexts import Contexts, ContextTransfer
 from gateway.operations.push_configs import PushConfigs
+from gateway.ports.observer import Target
 
 _API = "/admin/api/v1"
 
@@ -74,11 +75,19 @@ class _Address(msgspec.Struct, frozen=True):
         return await answer(scope, receive)
 
 
+class _Admitted(msgspec.Struct, frozen=True):
+    """`audited` gets an action and its target."""
+
+    caller: Caller
+    audited: Callable[..., None]
+
+
 class _Admin(msgspec.Struct, frozen=True):
     pipeline: Pipeline
 
-    async def _admit(self, scope: Scope, agent: str | None = None) -> Caller:
-        return (await self.pipeline.admit(arrival_of(scope), agent, admin=True)).identity.caller
+    async def _admit(self, scope: Scope, agent: str | None = None) -> "_Admitted":
+        admitted = await self.pipeline.admit(arrival_of(scope), agent, admin=True)
+        return _Admitted(admitted.identity.caller, partial(self.pipeline.audited, admitted=admitted))
 
     async def _read(self, scope: Scope, receive: Receive, *, depth: int | None = None) -> Json:
         document = await self.pipeline.read_json(scope, receive, depth=depth)
@@ -92,41 +101,50 @@ class _ContextAdmin(_Admin, frozen=True):
 
     async def delete(self, scope: Scope, receive: Receive) -> ASGIApp:
         name = dict(query(scope["query_string"])).get("agent") or None
-        caller = await self._admit(scope, name)
+        admitted, context = await self._admit(scope, name), scope["path_params"]["context"]
         agent = None if name is None else self.pipeline.agents.resolve(name, None)
-        await self.contexts.delete(caller, scope["path_params"]["context"], agent)
+        await self.contexts.delete(admitted.caller, context, agent)
+        admitted.audited("context.deleted", target=Target(agent=name or "", context=context))
         return Reply(b"", 204)
 
     async def export(self, scope: Scope, receive: Receive) -> ASGIApp:
-        return Reply(await self.transfer.export(await self._admit(scope), scope["path_params"]["context"]))
+        admitted, context = await self._admit(scope), scope["path_params"]["context"]
+        document = await self.transfer.export(admitted.caller, context)
+        admitted.audited("context.exported", target=Target(context=context))
+        return Reply(document)
 
     async def import_(self, scope: Scope, receive: Receive) -> ASGIApp:
-        caller = await self._admit(scope)
+        admitted = await self._admit(scope)
         document = await self._read(scope, receive, depth=_DOCUMENT_DEPTH)
-        return _created(
-            await self.transfer.import_document(caller, self.pipeline.agents, document, self.pipeline.limits)
-        )
+        agents, limits = self.pipeline.agents, self.pipeline.limits
+        context = await self.transfer.import_document(admitted.caller, agents, document, limits)
+        admitted.audited("context.imported", target=Target(context=context))
+        return _created(context)
 
     async def adopt(self, scope: Scope, receive: Receive) -> ASGIApp:
-        caller = await self._admit(scope)
+        admitted = await self._admit(scope)
         wanted = await self._read(scope, receive)
         name, handle, context_id = _text(wanted, "agent"), _text(wanted, "handle"), _optional_text(wanted, "contextId")
         agent = self.pipeline.agents.resolve(name, None)
-        return _created(await self.transfer.adopt(caller, agent, handle, context_id, self.pipeline.limits))
+        context = await self.transfer.adopt(admitted.caller, agent, handle, context_id, self.pipeline.limits)
+        admitted.audited("context.adopted", target=Target(agent=name, context=context))
+        return _created(context)
 
 
 class _PushAdmin(_Admin, frozen=True):
     configs: PushConfigs
 
     async def unfinished(self, scope: Scope, receive: Receive) -> ASGIApp:
-        found = await self.configs.statuses(await self._admit(scope))
+        found = await self.configs.statuses((await self._admit(scope)).caller)
         return Reply(msgspec.json.encode({"configs": [_push_json(status) for status in found]}))
 
     async def replay(self, scope: Scope, receive: Receive) -> ASGIApp:
-        caller = await self._admit(scope)
+        admitted = await self._admit(scope)
         wanted = await self._read(scope, receive)
         task, config = _text(wanted, "taskId"), _optional_text(wanted, "id")
-        return Reply(msgspec.json.encode({"replayed": await self.configs.replay(caller, task, config)}))
+        replayed = await self.configs.replay(admitted.caller, task, config)
+        admitted.audited("push.replayed", target=Target(task=task, push=config or ""))
+        return Reply(msgspec.json.encode({"replayed": replayed}))
 
 
 def _text(wanted: Json, name: str, requirement: str = "must be given as text") -> str:

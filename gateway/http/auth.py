@@ -18,7 +18,7 @@ from gateway.foundation.rate_limit import TokenBuckets
 from gateway.ledger.api_keys import ApiKey, digest_of, has_form, shown
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
 from gateway.ledger.threads import Caller
-from gateway.ports.observer import SILENT, Observer
+from gateway.ports.observer import SILENT, Actor, AuditEntry, Observer
 
 log = structlog.get_logger("gateway.http.auth")
 
@@ -40,11 +40,12 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 class Identity(msgspec.Struct, frozen=True):
     """The authenticated caller. `admin` says that the caller may use the admin API. `key` is the digest of the caller's
-    key."""
+    key, `shown` the part of it that may be shown."""
 
     caller: Caller
     admin: bool = False
     key: bytes | None = None
+    shown: str = ""
 
 
 _ANYONE = Identity(Caller("anonymous"), admin=True)
@@ -133,7 +134,7 @@ class KeyAuthentication:
         key = await self._keys.api_key(digest)
         if key is None or not hmac.compare_digest(key.digest, digest):
             return None
-        found = (key, Identity(Caller(key.principal, key.tenant), key.admin, digest), now)
+        found = (key, Identity(Caller(key.principal, key.tenant), key.admin, digest, key.prefix), now)
         if len(self._known) >= _KEPT:
             self._known.clear()
         self._known[digest] = found
@@ -141,6 +142,8 @@ class KeyAuthentication:
 
     def _failure(self, peer: str, prefix: str, reason: str) -> A2AError:
         self._observer.key_refused(reason)
+        if self._observer.audits:
+            self._observer.audited(AuditEntry("auth.refused", Actor(key=prefix, peer=peer), outcome=reason))
         wait = self._failures.take(_network(peer))
         if wait:
             return TooManyRequests("Too many keys from this address were not valid.", retry_after=math.ceil(wait))

@@ -26,6 +26,7 @@ from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import Drain
 from gateway.foundation.sizes import LARGE
 from gateway.http.arrival import Arrival
+from gateway.http.audited import action_of, actor_of, target_of
 from gateway.http.auth import Authenticator, Identity
 from gateway.http.headers import ServiceParameters, refuse_media_type
 from gateway.http.held import ClientGone, while_connected
@@ -36,7 +37,7 @@ from gateway.ledger.errors import LedgerUnavailable
 from gateway.operations.call import EventStream, OperationCall
 from gateway.operations.quotas import CountedStream, Quotas
 from gateway.operations.service import Operations
-from gateway.ports.observer import RequestLine
+from gateway.ports.observer import SILENT, AuditEntry, Observer, RequestLine, Target
 
 _BODY_TIMEOUT = 30.0
 
@@ -105,6 +106,7 @@ class Pipeline:
         quotas: Quotas,
         *,
         draft_1_1: bool = False,
+        observer: Observer = SILENT,
     ) -> None:
         """`drain`, once set, ends every stream. With `draft_1_1`, the draft of A2A 1.1 is spoken as well."""
         self.agents = agents
@@ -117,6 +119,7 @@ class Pipeline:
         self._operations = operation_table(operations)
         self._quotas = quotas
         self._draft_1_1 = draft_1_1
+        self._observer = observer
 
     def spoken(self, binding: Mapping[str, Dialect]) -> Mapping[str, Dialect]:
         """The dialects that the gateway speaks of those of a binding."""
@@ -238,6 +241,8 @@ class Pipeline:
             version=dialect.version,
         )
         perform = self._operations[method.operation]
+        if self._observer.audits and (action := action_of(method, request)) is not None:
+            perform = self._audited(perform, action, admitted)
         if method.streaming:
             on_revocation = partial(self._auth.on_revocation, admitted.identity)
             stream = await self._open_stream(perform, call, request)
@@ -247,6 +252,27 @@ class Pipeline:
         result = await hold(perform(call, request))
         await self._identify(admitted.arrival)  # the credential may have been revoked during the wait
         return Outcome(active, result=result)
+
+    def _audited(self, perform: Perform, action: str, admitted: AdmittedRequest) -> Perform:
+        """The operation, with a line in the audit log before its answer."""
+        actor = actor_of(admitted.identity, admitted.arrival.peer)
+
+        async def performed(call: OperationCall, request: Any) -> Any:
+            try:
+                result = await perform(call, request)
+            except A2AError as error:
+                target, why = target_of(call.agent.name, request), reason(error).lower()
+                self._observer.audited(AuditEntry(action, actor, target, why))
+                raise
+            self._observer.audited(AuditEntry(action, actor, target_of(call.agent.name, request, result)))
+            return result
+
+        return performed
+
+    def audited(self, action: str, admitted: AdmittedRequest, target: Target) -> None:
+        """Something that was done by the admin API."""
+        actor = actor_of(admitted.identity, admitted.arrival.peer)
+        self._observer.audited(AuditEntry(action, actor, target))
 
     async def _open_stream(self, perform: Perform, call: OperationCall, request: Any) -> EventStream:
         """A stream that counts against the caller's quota until it is closed."""

@@ -1,4 +1,4 @@
-"""What the gateway tells of its work: the one seam for the access log and for metrics.
+"""What the gateway tells of its work: the one seam for the access log, for metrics and for the audit log.
 
 Law: each method is called in the event loop, behind the commit of what it tells, and never for single deltas. It returns at
 once and raises nothing. Nothing that is told holds content of a conversation.
@@ -7,6 +7,7 @@ once and raises nothing. Nothing that is told holds content of a conversation.
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from gateway.foundation.logs import LogLine
@@ -51,11 +52,47 @@ class TurnLine(LogLine, kw_only=True, gc=False):
     total_tokens: int | UnsetType = UNSET
 
 
+class Actor(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who does something. `key` is the part of an API key that is shown, `peer` the address of the other end."""
+
+    principal: str = ""
+    tenant: str = ""
+    key: str = ""
+    peer: str = ""
+
+
+class Target(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What it is done to: ids as callers know them, and names of the configuration."""
+
+    agent: str = ""
+    context: str = ""
+    task: str = ""
+    message: str = ""
+    push: str = ""
+    key: str = ""
+    config: str = ""
+
+
+class AuditEntry(msgspec.Struct, frozen=True):
+    """Something that somebody has done, or was refused. `outcome` is `done` or the reason."""
+
+    action: str
+    actor: Actor
+    target: Target = Target()
+    outcome: str = "done"
+
+
 class Observer:
     """Hears of everything, and here does nothing with it. Times are seconds. Agents, tools and backends are named as the
     configuration names them."""
 
     __slots__ = ()
+
+    audits = False
+    """Whether entries for an audit log are wanted: making one is not free."""
+
+    def audited(self, entry: AuditEntry) -> None:
+        """Something that an audit log has a line for."""
 
     # --- what is asked of the gateway
 
@@ -111,10 +148,15 @@ SILENT = Observer()
 class Observers(Observer):
     """Several, each of which hears everything."""
 
-    __slots__ = ("_all",)
+    __slots__ = ("_all", "audits")
 
     def __init__(self, *observers: Observer) -> None:
         self._all = observers
+        self.audits = any(one.audits for one in observers)
+
+    def audited(self, entry: AuditEntry) -> None:
+        for one in self._all:
+            one.audited(entry)
 
     def request_ended(self, line: RequestLine) -> None:
         for one in self._all:

@@ -4,6 +4,7 @@ Law: a key is printed once, when it is made.
 """
 
 import asyncio
+import getpass
 import re
 import shlex
 import sys
@@ -28,10 +29,11 @@ from gateway.cli.serve.sources import load_file
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
 from gateway.config.settings import duration
-from gateway.foundation.clock import timestamp
+from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.api_keys import ApiKey, IssueKey, RevokeKey, digest_of, new_key, shown
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.port import Ledger
+from gateway.ports.observer import Actor, AuditEntry, Target
 
 Json = Any
 
@@ -73,6 +75,7 @@ def create(options: NewKeyOptions) -> None:
             expires_at=None if lasts is None else now + lasts,
         )
         await ledger.commit(IssueKey(key))
+        _audit(config, "key.created", key.name)
         return key
 
     try:
@@ -113,12 +116,32 @@ def print_keys(file: Path, output: Output) -> None:
 
 def revoke(file: Path, name: str) -> None:
     """Raises: Stop."""
+    config = load_file(file)
+
+    async def revoked(ledger: Ledger) -> None:
+        await ledger.commit(RevokeKey(name, ledger.now()))
+        _audit(config, "key.revoked", name)
+
     try:
-        _in_ledger(load_file(file), lambda ledger: ledger.commit(RevokeKey(name, ledger.now())))
+        _in_ledger(config, revoked)
     except Conflict as error:
         listing = f"{program()} keys list{config_option(file)}"
         raise Stop(ExitCode.UNEXPECTED, f"no key {name!r} is in force\nThose that are there: {listing}") from error
     sys.stdout.write(visible(f"key {name} is revoked\n"))
+
+
+def _audit(config: GatewayConfig, action: str, name: str) -> None:
+    """The line of the audit log, where there is one, by the user of the operating system. Raises: Stop."""
+    if not config.audit.wanted:
+        return
+    from gateway.telemetry.audit import audit_log
+
+    try:
+        with audit_log(config.audit.path, config.audit.key, Clock()) as audit:
+            audit.audited(AuditEntry(action, Actor(f"{program()} by {getpass.getuser()}"), Target(key=name)))
+    except OSError as error:
+        problem = f"it is done, and has no line in the audit log: {config.audit.path}: {error.strerror}"
+        raise Stop(ExitCode.UNEXPECTED, problem) from error
 
 
 def _in_ledger(config: GatewayConfig, operation: Callable[[Ledger], Awaitable[T]]) -> T:

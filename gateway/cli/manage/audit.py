@@ -1,0 +1,39 @@
+"""`audit verify`: whether the lines of an audit log are those that were written."""
+
+import os
+import sys
+from pathlib import Path
+
+from gateway.cli.console.output import ExitCode, Output, Stop, print_json, visible
+from gateway.telemetry.audit_chain import verify
+
+
+def print_verification(files: list[Path], key_variable: str | None, output: Output) -> None:
+    """The files are those of one log, the oldest first. Raises: Stop (1) where a line is not as it was written."""
+    key = None
+    if key_variable is not None:
+        key = os.environb.get(key_variable.encode(), b"")
+        if not key:
+            raise Stop(ExitCode.USAGE, f"--key-variable: {key_variable} is not set in the environment")
+    heads: dict[str, tuple[int, str]] = {}
+    found: list[dict[str, str | int]] = []
+    lines = 0
+    for file in files:
+        try:
+            with file.open("rb") as opened:
+                held = opened.readlines()
+        except OSError as error:
+            raise Stop(ExitCode.USAGE, f"{file} cannot be read: {error.strerror}") from error
+        lines += len(held)
+        found += [{"file": str(file), "line": fault.line, "fault": fault.what} for fault in verify(held, key, heads)]
+    if output is Output.text:
+        for fault in found:
+            sys.stdout.write(visible(f"{fault['file']}:{fault['line']}: {fault['fault']}\n"))
+        if not found:
+            sys.stdout.write(f"{lines} lines of {len(heads)} processes are as they were written\n")
+    else:
+        ends = {process: {"seq": seq, "hash": digest} for process, (seq, digest) in heads.items()}
+        document = {"lines": lines, "faults": found, "heads": ends}
+        print_json([document], document, output)
+    if found:
+        raise Stop(ExitCode.UNEXPECTED, f"{len(found)} of {lines} lines are not as they were written")

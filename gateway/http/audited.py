@@ -1,0 +1,62 @@
+"""Which operations have a line in the audit log, and what it says. Law: no line holds content."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.a2a.model import Message, Task
+from gateway.a2a.wire.dialect import Method
+from gateway.http.auth import Identity
+from gateway.ports.observer import Actor, Target
+
+_ACTIONS: Mapping[str, str] = {
+    "SendMessage": "message.accepted",
+    "SendStreamingMessage": "message.accepted",
+    "CancelTask": "task.cancelled",
+    "CreateTaskPushNotificationConfig": "push.created",
+    "DeleteTaskPushNotificationConfig": "push.deleted",
+}
+_DECIDED = "approval.decided"
+
+
+def action_of(method: Method, request: Any) -> str | None:
+    """None for an operation that changes nothing."""
+    action = _ACTIONS.get(method.operation)
+    message = getattr(request, "message", None)
+    if isinstance(message, Message) and _decides(message):
+        return _DECIDED
+    return action
+
+
+def actor_of(identity: Identity, peer: str) -> Actor:
+    return Actor(identity.caller.principal, identity.caller.tenant, identity.shown, peer)
+
+
+def target_of(agent: str, request: Any, result: Any = None) -> Target:
+    """The ids that the request names, and those that its result has."""
+    message = getattr(request, "message", None)
+    found = Target(agent=agent, push=_push(request))
+    task, context, name = _task(request), "", ""
+    if isinstance(message, Message):
+        task, context, name = message.task_id or "", message.context_id or "", message.message_id
+    made = result if isinstance(result, Task) else getattr(result, "task", None)
+    if isinstance(made, Task):
+        task, context = made.id, made.context_id or context
+    return Target(found.agent, context, task, name, found.push)
+
+
+def _decides(message: Message) -> bool:
+    return any(isinstance(part.data, dict) and "approvals" in part.data for part in message.parts)
+
+
+def _task(request: Any) -> str:
+    named = getattr(request, "task_id", None)
+    if isinstance(named, str):
+        return named
+    given = getattr(request, "id", None)
+    return given if isinstance(given, str) else ""
+
+
+def _push(request: Any) -> str:
+    """The id of a push configuration: of requests that name both a task and an id."""
+    named = getattr(request, "id", None)
+    return named if isinstance(named, str) and isinstance(getattr(request, "task_id", None), str) else ""

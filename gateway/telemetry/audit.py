@@ -1,0 +1,98 @@
+"""The audit log: a line for everything that somebody does to the gateway or with it. Law: a line is written before its action
+is answered, in one piece behind all others, and on disk within a second; a line that could not be written is missing in its
+chain, which shows.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import structlog
+from pydantic import SecretStr
+
+from gateway.foundation.clock import Clock, timestamp
+from gateway.ports.observer import AuditEntry, Observer
+from gateway.telemetry.audit_chain import Chain
+
+log = structlog.get_logger("gateway.telemetry.audit")
+
+_SYNC_INTERVAL = 1.0
+_MODE = 0o600
+_STDOUT = 1
+
+
+@contextmanager
+def audit_log(path: Path | None, key: SecretStr | None, clock: Clock) -> Iterator["AuditLog"]:
+    """An audit log with a chain of its own, while the block runs. Raises: OSError where the file cannot be opened."""
+    secret = None if key is None else key.get_secret_value().encode()
+    audit = AuditLog(path, clock.row_id(), clock.now, secret)
+    try:
+        yield audit
+    finally:
+        audit.close()
+
+
+class AuditLog(Observer):
+    """Appends to a file, which several processes may share, or to standard output where there is no `path`. `now` gives
+    milliseconds since 1970. Raises: OSError where the file cannot be opened."""
+
+    audits = True
+
+    def __init__(self, path: Path | None, process: str, now: Callable[[], int], key: bytes | None = None) -> None:
+        self._path = path
+        self._now = now
+        self._chain = Chain(process, key)
+        self._file = self._open()
+        self._written = False
+        self._failing = False
+
+    def audited(self, entry: AuditEntry) -> None:
+        facts = {
+            "action": entry.action,
+            "outcome": entry.outcome,
+            "actor": msgspec.to_builtins(entry.actor),
+            "target": msgspec.to_builtins(entry.target),
+        }
+        line = self._chain.line(timestamp(self._now()), facts)
+        try:
+            whole = os.write(self._file, line) == len(line)
+        except OSError as error:
+            self._tell(str(error))
+            return
+        if not whole:
+            self._tell("a part of a line was written")
+            return
+        self._written, self._failing = True, False
+
+    def reopen(self) -> None:
+        """Goes on in the file that has the name now, whose predecessor was moved away. Raises: OSError."""
+        before, self._file = self._file, self._open()
+        os.close(before)
+
+    async def run(self) -> None:
+        """Never returns. Brings what was written to the disk."""
+        while True:
+            await asyncio.sleep(_SYNC_INTERVAL)
+            if self._written and self._path is not None:
+                self._written = False
+                try:
+                    await asyncio.to_thread(os.fdatasync, self._file)
+                except OSError as error:
+                    self._tell(str(error))
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _open(self) -> int:
+        if self._path is None:
+            return os.dup(_STDOUT)
+        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
+
+    def _tell(self, why: str) -> None:
+        """Once for each time that it begins to fail."""
+        if not self._failing:
+            self._failing = True
+            log.error("audit.not-written", error=why)

@@ -1,0 +1,80 @@
+"""`audit verify`, and the lines of commands that change something."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.cli.conftest import Call
+
+AGENT = 'mine: {type: python, ref: "gateway.cli.demo.agent:reply"}'
+
+
+def configuration(folder: Path, audit: str) -> str:
+    file = folder / "gateway.yaml"
+    asked = "auth: {mode: any_of, api_keys: {enabled: true}}"
+    storage = "storage: {url: 'sqlite:///gateway.db'}"
+    file.write_text(f"version: 1\n{storage}\n{asked}\naudit: {{{audit}}}\nagents:\n  {AGENT}\n")
+    return str(file)
+
+
+def entries(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "audit.jsonl").read_text().splitlines()]
+
+
+def test_making_and_revoking_a_key_have_a_line(call: Call, tmp_path: Path) -> None:
+    file = configuration(tmp_path, "path: audit.jsonl")
+    call("keys", "create", "laptop", "-c", file)
+    call("keys", "revoke", "laptop", "-c", file)
+    told = [(entry["action"], entry["target"]) for entry in entries(tmp_path)]
+    assert told == [("key.created", {"key": "laptop"}), ("key.revoked", {"key": "laptop"})]
+    verified = call("audit", "verify", str(tmp_path / "audit.jsonl"))
+    assert (verified.code, verified.out) == (0, "2 lines of 2 processes are as they were written\n")
+
+
+def test_a_line_that_was_changed_is_named(call: Call, tmp_path: Path) -> None:
+    file = configuration(tmp_path, "path: audit.jsonl")
+    for name in ("one", "two"):
+        call("keys", "create", name, "-c", file)
+    log = tmp_path / "audit.jsonl"
+    log.write_text(log.read_text().replace('"key":"two"', '"key":"six"'))
+    verified = call("audit", "verify", str(log))
+    assert verified.code == 1
+    assert verified.out == f"{log}:2: was changed, or made with another key\n"
+    assert verified.err.endswith("1 of 2 lines are not as they were written\n")
+
+
+def test_the_key_of_a_log_comes_from_the_environment(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "a key of thirty-two characters....."
+    file = configuration(tmp_path, f"path: audit.jsonl, key: '{secret}'")
+    call("keys", "create", "one", "-c", file)
+    log = str(tmp_path / "audit.jsonl")
+    assert call("audit", "verify", log).code == 1
+    assert call("audit", "verify", log, "--key-variable", "AUDIT_KEY").code == 2
+    monkeypatch.setenv("AUDIT_KEY", secret)
+    assert call("audit", "verify", log, "--key-variable", "AUDIT_KEY").code == 0
+
+
+def test_json_has_the_heads_of_the_chains(call: Call, tmp_path: Path) -> None:
+    file = configuration(tmp_path, "path: audit.jsonl")
+    call("keys", "create", "one", "-c", file)
+    found = json.loads(call("audit", "verify", str(tmp_path / "audit.jsonl"), "-o", "json").out)
+    [(process, head)] = found["heads"].items()
+    [entry] = entries(tmp_path)
+    assert (process, head) == (entry["process"], {"seq": 0, "hash": entry["hash"]})
+    assert (found["lines"], found["faults"]) == (1, [])
+
+
+def test_a_file_that_is_not_there_is_told(call: Call, tmp_path: Path) -> None:
+    verified = call("audit", "verify", str(tmp_path / "no"))
+    assert verified.code == 2
+    assert "cannot be read: No such file or directory" in verified.err
+
+
+def test_a_file_that_cannot_be_opened_ends_the_start(call: Call, tmp_path: Path) -> None:
+    file = configuration(tmp_path, "path: no/audit.jsonl")
+    ended = call("serve", "-c", file, "--port", "0")
+    assert ended.code == 78
+    assert f"audit.path: {tmp_path}/no/audit.jsonl cannot be opened: No such file or directory" in ended.err

@@ -1,0 +1,119 @@
+"""What callers do has a line in the audit log, without what they say."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+
+from gateway.config.loader import load
+from gateway.config.plugins import Registry
+from gateway.ledger.api_keys import ApiKey, IssueKey, digest_of, new_key, shown
+from gateway.telemetry.audit_chain import verify
+from tests.a2a_client import A2A, a2a_http, user_message
+from tests.running import Local, StartLocal, start_local
+
+__all__ = ["start_local"]
+
+AGENT = "echo: {type: python, ref: 'tests.interop.echo_agent:reply'}"
+KEYS = "auth: {mode: any_of, api_keys: {enabled: true}}"
+
+
+def settings(tmp_path: Path, more: str = "") -> str:
+    return f"audit: {{path: '{tmp_path}/audit.jsonl'}}\n{more}"
+
+
+def entries(tmp_path: Path) -> list[dict[str, Any]]:
+    lines = (tmp_path / "audit.jsonl").read_bytes().splitlines(keepends=True)
+    assert list(verify(lines)) == []
+    return [msgspec.json.decode(line) for line in lines]
+
+
+def told(tmp_path: Path) -> list[tuple[str, str]]:
+    return [(entry["action"], entry["outcome"]) for entry in entries(tmp_path)]
+
+
+async def admin_key(gateway: Local) -> str:
+    key = new_key()
+    record = ApiKey(digest_of(key), "ops", shown(key), "ada", "acme", True, 0)
+    await gateway.gateway.runner.runtime.ledger.commit(IssueKey(record))
+    return key
+
+
+async def test_a_message_has_a_line_with_its_sender_and_what_it_is_about(
+    start_local: StartLocal, tmp_path: Path
+) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path, KEYS))
+    key = await admin_key(gateway)
+    async with httpx2.AsyncClient(
+        base_url=gateway.url, headers={"x-api-key": key, "A2A-Version": "1.0"}, trust_env=False
+    ) as http:
+        task = await A2A(http, "echo").send("a secret")
+    entry = entries(tmp_path)[-1]
+    assert (entry["action"], entry["outcome"]) == ("message.accepted", "done")
+    assert entry["actor"] == {"principal": "ada", "tenant": "acme", "key": shown(key), "peer": "127.0.0.1"}
+    assert entry["target"]["agent"] == "echo"
+    assert (entry["target"]["task"], entry["target"]["context"]) == (task["id"], task["contextId"])
+    assert b"secret" not in (tmp_path / "audit.jsonl").read_bytes()
+
+
+async def test_what_is_refused_has_a_line_with_the_reason(start_local: StartLocal, tmp_path: Path) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path))
+    async with a2a_http(gateway.url) as http:
+        body = {"jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": {"id": "nothing"}}
+        await http.post("/a2a/echo", json=body, headers={"A2A-Version": "1.0"})
+    entry = entries(tmp_path)[-1]
+    assert (entry["action"], entry["outcome"], entry["target"]["task"]) == (
+        "task.cancelled",
+        "task_not_found",
+        "nothing",
+    )
+
+
+async def test_a_decision_on_a_tool_call_is_told_as_such(start_local: StartLocal, tmp_path: Path) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path))
+    async with a2a_http(gateway.url) as http:
+        decided = user_message("") | {"parts": [{"data": {"approvals": [{"id": "q", "approved": True}]}}]}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": decided}}
+        await http.post("/a2a/echo", json=body, headers={"A2A-Version": "1.0"})
+    assert told(tmp_path)[-1][0] == "approval.decided"
+
+
+async def test_reads_have_no_line(start_local: StartLocal, tmp_path: Path) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path))
+    async with a2a_http(gateway.url) as http:
+        caller = A2A(http, "echo")
+        task = await caller.send("hello")
+        await caller.get(task["id"])
+        await caller.tasks(task["contextId"])
+    assert told(tmp_path) == [("process.started", "done"), ("message.accepted", "done")]
+
+
+async def test_a_key_that_is_refused_has_a_line(start_local: StartLocal, tmp_path: Path) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path, KEYS))
+    async with a2a_http(gateway.url) as http:
+        await http.get("/admin/api/v1/push", headers={"x-api-key": new_key()})
+    assert told(tmp_path)[-1] == ("auth.refused", "unknown")
+
+
+async def test_what_is_done_to_a_context_has_a_line(start_local: StartLocal, tmp_path: Path) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path))
+    async with a2a_http(gateway.url) as http:
+        context = (await A2A(http, "echo").send("hello"))["contextId"]
+        document = (await http.get(f"/admin/api/v1/contexts/{context}")).content
+        await http.delete(f"/admin/api/v1/contexts/{context}")
+        await http.post("/admin/api/v1/contexts:import", content=document, headers={"content-type": "application/json"})
+    found = [(entry["action"], entry["target"].get("context")) for entry in entries(tmp_path)[2:]]
+    assert found[:2] == [("context.exported", context), ("context.deleted", context)]
+
+
+async def test_a_reload_has_a_line_in_the_file_that_has_the_name_now(start_local: StartLocal, tmp_path: Path) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path))
+    (tmp_path / "audit.jsonl").rename(tmp_path / "audit.jsonl.1")
+    text = f"version: 1\nagents:\n  {AGENT}\n"
+    await gateway.gateway.reload(load(text, source="-", env={}, plugins=Registry(), base_dir=tmp_path))
+    entry = msgspec.json.decode((tmp_path / "audit.jsonl").read_bytes())
+    assert entry["action"] == "config.reloaded"
+    assert len(entry["target"]["config"]) == 64
+    both = [(tmp_path / name).read_bytes().splitlines(keepends=True) for name in ("audit.jsonl.1", "audit.jsonl")]
+    assert list(verify([line for lines in both for line in lines])) == []

@@ -69,6 +69,7 @@ async def serve(
             with signals.watched(reloads=reload is not None):
                 async with asyncio.TaskGroup() as group:
                     serving = group.create_task(server.serve())
+                    server.listen()
                     on_ready(served.server.local_url)
                     waits: list[Wait] = [signals.first.wait(), serving]
                     if reload is not None:

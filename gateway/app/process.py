@@ -78,6 +78,7 @@ async def serve(
                     serving = group.create_task(server.serve())
                     if metrics is not None:
                         group.create_task(metrics.serve())
+                    server.listen()
                     on_ready(served.server.local_url)
                     waits: list[Wait] = [signals.first.wait(), serving]
                     if reload is not None:

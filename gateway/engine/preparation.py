@@ -191,14 +191,17 @@ class CallPreparation(msgspec.Struct):
 
     async def _resolve(self) -> tuple[CommitPoint, ...]:
         """The commit points after which the thread can continue. Raises: AdapterError when the backend could not be
-        asked, and then the thread is not changed; LedgerUnavailable, CorruptRecord."""
+        asked, and then the thread is not changed; Conflict when another process was faster; LedgerUnavailable,
+        CorruptRecord."""
         self.context.doubtful = None
         agent, thread, runtime = self.context.run.agent, self.context.thread, self.context.runtime
         call = await runtime.ledger.unknown_call(thread.id)
         if call is None:
             return (MarkSynced(thread.id, thread.generation),)
         records = await runtime.ledger.history(thread.id, unsent_only=True)
-        # The items of that call still count as unsent.
+        if not any(record.turn_id == call.turn for record in records):
+            # The items of that call count as unsent until somebody has found out what became of it.
+            raise Conflict(f"another process has caught up thread {thread.id!r}")
         owned = ownership.of_thread(thread, agent.adapter.ownership)
         seal = partial(runtime.secrets.seal, thread=thread.id)
         earlier = UnknownOutcome(agent, thread, call, owned, project(owned, records, call.turn), seal)

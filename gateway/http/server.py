@@ -90,6 +90,10 @@ class HttpServer:
             if isinstance(connection, Connection):
                 yield connection.transport.get_extra_info("socket").fileno()
 
+    def listen(self) -> None:
+        """From now on the kernel takes connections, which are served once `serve` runs."""
+        self._socket.listen(_BACKLOG)
+
     async def serve(self) -> None:
         """Returns after `stop`, when every connection is closed."""
         await self._server.serve(sockets=[self._socket])

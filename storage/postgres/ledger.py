@@ -15,16 +15,13 @@ from storage.postgres.errors import Failure, Lost, unavailable
 from storage.postgres.groups import GroupStore
 from storage.postgres.listening import Listener
 from storage.postgres.readers import PostgresReaders
-from storage.postgres.session import Session
+from storage.postgres.session import MARGIN, Session
 from storage.postgres.settings import PostgresSettings
 from storage.postgres.text import Call, bound
 from storage.stored_ledger import StoredLedger
 from storage.write.writer import Writer
 
 Connect = Callable[[], Session]
-
-_MARGIN = 5.0
-"""Seconds that the server may be silent beside those of the longest statement."""
 
 _REFUSED_BY_A_POOLER = "unsupported startup parameter"
 
@@ -115,6 +112,6 @@ def _connect(settings: PostgresSettings, *, pooled: bool) -> Connect:
         Session,
         settings.conninfo(options=not pooled),
         settings.connect_timeout,
-        settings.statement_timeout + _MARGIN,
+        settings.statement_timeout + MARGIN,
         prepares=not pooled,
     )

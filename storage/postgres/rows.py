@@ -17,7 +17,7 @@ from gateway.ledger.rows import Holder, Progress, Row, RowTable, Unfinished, Val
 from storage.compiled import OLDEST, VERSION
 from storage.postgres.errors import Failure, Lost, unavailable
 from storage.postgres.schema import prepare
-from storage.postgres.session import Session
+from storage.postgres.session import MARGIN, Session
 from storage.postgres.settings import DIRECT, PostgresSettings
 from storage.postgres.text import escaped, unescaped
 from storage.row_tables import COPYING, LAYOUT, NO_CODE, ROW_TABLES, key_as_bytes, progress_of, refuse_other
@@ -53,9 +53,6 @@ _FINISH = SQL("""
     UPDATE alembic_version SET version_num = {};
     UPDATE ledger_format SET oldest = {}
 """).format(VERSION, OLDEST)
-
-_MARGIN = 5.0
-"""Seconds that the server may be silent beside those of the longest statement."""
 
 _POOLED = "a pooler stands before the server, and all rows are read in one transaction: name the server itself"
 
@@ -202,7 +199,7 @@ def connection(settings: PostgresSettings) -> Connection:
 def _make(settings: PostgresSettings) -> None:
     """Raises: LedgerUnavailable."""
     try:
-        timeouts = settings.connect_timeout, settings.statement_timeout + _MARGIN
+        timeouts = settings.connect_timeout, settings.statement_timeout + MARGIN
         session = Session(settings.conninfo(options=True), *timeouts, prepares=False)
     except Lost as error:
         raise unavailable("the database does not open", error) from error

@@ -8,7 +8,7 @@ from gateway.ledger.errors import LedgerUnavailable
 from storage.compiled import OLDEST, VERSION
 from storage.postgres.compiled import SCHEMA
 from storage.postgres.errors import Failure, Lost, unavailable
-from storage.postgres.session import Session
+from storage.postgres.session import MARGIN, Session
 from storage.postgres.settings import PostgresSettings
 from storage.postgres.sql import FORMAT
 from storage.postgres.text import Prepared, bound, plain
@@ -25,9 +25,6 @@ _MIGRATION = 600
 
 _WAIT = (plain("SET LOCAL lock_timeout = 0"), plain(f"SET LOCAL statement_timeout = '{_MIGRATION}s'"))
 """For it, which may take longer than other statements, and than these wait for a row."""
-
-_MARGIN = 5.0
-"""Seconds that the server may be silent beside those of the longest statement."""
 
 _LOCK = plain("SELECT pg_advisory_xact_lock(hashtext('a2a-gateway'), hashtext($1))", "schema")
 _BEGIN, _COMMIT, _ROLLBACK = plain("BEGIN"), plain("COMMIT"), plain("ROLLBACK")
@@ -56,7 +53,7 @@ def prepare(session: Session, settings: PostgresSettings, *, pooled: bool, auto_
         try:
             for setting in _WAIT:
                 _run(session, setting)
-            with session.patient(_MIGRATION + _MARGIN):
+            with session.patient(_MIGRATION + MARGIN):
                 _run(session, _LOCK, schema=schema)
             if auto_migrate and _run(session, _SCHEMAS, schema=schema) == [(0,)]:
                 # Even with IF NOT EXISTS it wants the right to make one, and fails beside another one that makes it.

@@ -26,6 +26,9 @@ _OK, _TUPLES, _SYNC, _ABORTED = (
 )
 _BINARY = pq.Format.BINARY
 
+MARGIN = 5.0
+"""Seconds that the server may be silent beside those of the longest statement."""
+
 
 class Result(msgspec.Struct, frozen=True):
     """`count` is the number of rows that were changed or found."""

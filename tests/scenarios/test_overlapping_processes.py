@@ -236,6 +236,22 @@ async def test_136_a_lease_that_a_turn_left_behind_does_not_hold_up_the_turn_of_
             assert (await one.get(task.id)).status.state is TaskState.COMPLETED
 
 
+async def test_136_a_thread_that_another_process_catches_up_between_two_reads_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    adapter = ScriptedAdapter(BS, [CallStarted("c"), *says("a", "c")], otherwise=lambda _: says("b", "c"))
+    async with running_core(path, lease=QUICK) as core:
+        core.agent(adapter)
+        lost = core.ledger.refuse(Finish)
+        await core.send("1", context="c", at_once=True)
+        await soon(lost.wait())
+        await soon(core.runner.idle())
+        # As if another process had stored what became of the call behind the read that found it.
+        asked = core.ledger.answer_read("history", ())
+        task = await soon(core.send("2", context="c"))
+        assert (asked.is_set(), task.status.state) == (True, TaskState.COMPLETED)
+    assert violations(path) == []
+
+
 @ALL
 async def test_133_a_turn_of_the_other_process_that_comes_between_two_of_this_one_is_not_waited_for_with_the_lease(
     tmp_path: Path, ownership: Ownership

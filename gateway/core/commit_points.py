@@ -12,6 +12,10 @@ from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.tool_calls import ToolEnds
 
 
+LONGEST_DETAIL = 2000
+"""Characters of the operator's text of a failure that are stored."""
+
+
 def complete(
     thread: ThreadRecord,
     turn: str,
@@ -23,12 +27,13 @@ def complete(
     weight: int | None = None,
     *,
     secret: str | None,
+    first_at: int | None,
 ) -> Complete:
-    """C3. `sent`, `weight` and `secret` as in Complete; without a handle the thread keeps its own."""
+    """C3. `sent`, `weight`, `secret` and `first_at` as in Complete; without a handle the thread keeps its own."""
     at = (thread.id, thread.generation, turn, service_call)
     made = (command.state, command.usage, command.items, command.tool_calls)
     handle_out = thread.handle if command.handle is None else command.handle
-    return Complete(*at, thread.handle, handle_out, *made, sent, now, weight, state_version, secret)
+    return Complete(*at, thread.handle, handle_out, *made, sent, now, weight, state_version, secret, first_at)
 
 
 def fail(
@@ -42,15 +47,20 @@ def fail(
     following: ServiceCallStatus = ServiceCallStatus.FAILED,
     items: tuple[NewItem, ...] = (),
     usage: Json = None,
+    detail: str | None = None,
+    first_at: int | None = None,
 ) -> Fail:
     """C3 of a service call that does not count. `before` is the status of the call before this point."""
     status = advance(SERVICE_CALL, before, following)
-    return Fail(thread.id, thread.generation, turn, service_call, status, error_class, items, now, storable(usage))
+    at = (thread.id, thread.generation, turn, service_call)
+    told = None if detail is None else detail[:LONGEST_DETAIL]
+    return Fail(*at, status, error_class, items, now, storable(usage), told, first_at)
 
 
 def tool_ends(thread: str, generation: int, turn: str, service_call: str, command: EndTool) -> ToolEnds:
     """C5."""
-    return ToolEnds(thread, generation, turn, service_call, command.id, command.status, command.outcome, command.item)
+    end = (command.id, command.status, command.outcome, command.at, command.item)
+    return ToolEnds(thread, generation, turn, service_call, *end)
 
 
 def finish(

@@ -139,8 +139,10 @@ def _is_from_earlier(record: HistoryRecord) -> bool:
     return record.service_call is not None and record.service_call != record.sent_in
 
 
-def epoch(thread: ThreadRecord, closed: str, of: Ownership, handle: str | None = None) -> threads.BeginEpoch:
-    return threads.BeginEpoch(thread.id, thread.generation, closed, of.owner, of.handle, handle)
+def epoch(
+    thread: ThreadRecord, closed: str, of: Ownership, handle: str | None = None, *, why: str, now: int
+) -> threads.BeginEpoch:
+    return threads.BeginEpoch(thread.id, thread.generation, closed, of.owner, of.handle, handle, why, now)
 
 
 def rewinds(thread: ThreadRecord, status: TurnStatus, policies: AgentPolicies) -> bool:

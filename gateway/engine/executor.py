@@ -48,8 +48,9 @@ def aborted(context: TurnContext, command: commands.AbortCall, *, ends_turn: boo
     unknown = ends_turn and must_reconcile(agent.adapter, agent.policies, thread, kind, context.call)
     end = ServiceCallStatus.UNKNOWN if unknown else ServiceCallStatus.FAILED
     failed = commit_points.fail(
-        thread, run.turn, run.service_call, kind, ended, following=end, items=command.items, usage=command.usage
-    )
+        thread, run.turn, run.service_call, kind, ended,
+        following=end, items=command.items, usage=command.usage, detail=command.detail, first_at=context.first_at,
+    )  # fmt: skip
     if unknown:
         return [failed, MarkUnsynced(thread.id, run.turn)]
     points: list[CommitPoint] = [failed]
@@ -147,9 +148,9 @@ class CommandExecutor:
                 return [ToolStarts(thread.id, thread.generation, command.id, now)]
             case commands.PauseTool():
                 return [ToolWaits(thread.id, thread.generation, command.id, command.expires_at)]
-            case commands.ReportTool(id=id_, status=ended, outcome=outcome):
+            case commands.ReportTool(id=id_, status=ended, outcome=outcome, at=at):
                 generation = ownership.apply_points(thread, before).generation
-                return [ToolReported(thread.id, generation, id_, ended, outcome)]
+                return [ToolReported(thread.id, generation, id_, ended, outcome, at)]
             case commands.EndTool():
                 generation = ownership.apply_points(thread, before).generation
                 return [commit_points.tool_ends(thread.id, generation, run.turn, run.service_call, command)]
@@ -165,7 +166,10 @@ class CommandExecutor:
         weight = weight_to_measure(run.agent, view, command.tool_calls)
         secret = self._context.runtime.secrets.seal(command.secret, thread.id)
         call = run.turn, run.service_call
-        return commit_points.complete(thread, *call, command, sent, version, now, weight, secret=secret)
+        first_at = self._context.first_at
+        return commit_points.complete(
+            thread, *call, command, sent, version, now, weight, secret=secret, first_at=first_at
+        )
 
     def _doubted(self, thread: ThreadRecord, now: int) -> list[CommitPoint]:
         """The backend has accepted the request: what was left out of it last was the reason of the refusal before.
@@ -206,7 +210,7 @@ class CommandExecutor:
         if command.adopts:
             log.warning("thread.adopted", agent=agent.name, thread=thread.id)
             backend = Ownership(StorageOwner.BACKEND, HandleKind.ROTATING)
-            return [ownership.epoch(thread, runtime.clock.row_id(), backend, command.handle)]
+            return [ownership.epoch(thread, runtime.clock.row_id(), backend, command.handle, why="adopted", now=now)]
         if runtime.first_warning(thread.id):
             log.warning("thread.owner-conflict", agent=agent.name, thread=thread.id)
         return [] if command.handle is None else [DeleteOrphan(thread.id, agent.name, command.handle, now)]

@@ -112,6 +112,7 @@ class ServiceCallLoop(msgspec.Struct):
         """The request of the call, and its names if it is under way already, in a turn that was taken over."""
         context, point = self.context, self.context.run.resume_point
         context.attempt, context.call, context.doubt, context.doubtful, self._tries = 0, Ongoing(), None, None, 0
+        context.first_at = None
         self._so_far = None
         again = None
         if point is not None:
@@ -154,6 +155,7 @@ class ServiceCallLoop(msgspec.Struct):
                     phase = self._phase_after(event)
                     if phase is not self._phase:
                         self._phase = phase
+                        self.context.first_at = self.context.first_at or self.context.clock.now()
                         sent.answered()
                 outcome = await self._outcome(event) if type(event) is ToolResultReady else None
                 commands = machine.receive(ownership.on_static_handle(thread, event) if static else event, outcome)
@@ -328,7 +330,8 @@ class ServiceCallLoop(msgspec.Struct):
             log.warning("thread.not-rebuilt", task=run.live.id, thread=context.thread.id, reason="shadow with gaps")
             raise error
         failed = self._failed(error)
-        begin = ownership.epoch(context.thread, runtime.clock.row_id(), following)
+        closed, now = runtime.clock.row_id(), runtime.clock.now()
+        begin = ownership.epoch(context.thread, closed, following, why=error.kind, now=now)
         thread = ownership.apply_point(context.thread, begin)
         context.begin_try()
         context.base, context.doubt, context.doubtful, self._tries = None, None, None, 0
@@ -350,4 +353,4 @@ class ServiceCallLoop(msgspec.Struct):
 
     def _failed(self, error: AdapterError) -> list[CommitPoint]:
         """The end of a try that another try follows."""
-        return aborted(self.context, AbortCall(error.kind, (), error.usage), ends_turn=False)
+        return aborted(self.context, AbortCall(error.kind, (), error.usage, error.detail), ends_turn=False)

@@ -49,7 +49,7 @@ class TurnFailed(Exception):
 class TurnContext:
     """The values of one turn that the parts of the engine share. `tools` are the rules for the tools of the service
     call, `view` is the part of the conversation that the call carries, `attempt` the number of its next try, `call` the
-    names that the current try has told. `doubt` is the part of the conversation that the call does without after
+    names that the current try has told, `first_at` the time of the first that came of its answer. `doubt` is the part of the conversation that the call does without after
     a refusal. `doubtful` is an earlier turn of the thread on which the backend may still be at work: it has to be looked
     up again before any request after this one, unless this one is accepted. `base` is the handle at which the turn began.
     The times of the task are times of `clock`."""
@@ -61,6 +61,7 @@ class TurnContext:
         "clock",
         "doubt",
         "doubtful",
+        "first_at",
         "held",
         "machine",
         "run",
@@ -79,6 +80,7 @@ class TurnContext:
         self.call = Ongoing()
         self.doubt: Doubt | None = None
         self.doubtful: str | None = None
+        self.first_at: int | None = None
         self.base = run.base if run.open_calls else held.thread.handle
         self.clock = non_decreasing(runtime.clock, milliseconds(run.live.status.timestamp or timestamp(0)))
         self.machine = TurnMachine(self.facts(), self.clock)
@@ -122,7 +124,7 @@ class TurnContext:
 
     def begin_try(self) -> None:
         """The try before failed."""
-        self.attempt, self.call = self.attempt + 1, Ongoing()
+        self.attempt, self.call, self.first_at = self.attempt + 1, Ongoing(), None
 
     async def reread_thread(self) -> None:
         """Raises: Conflict when the thread is gone."""

@@ -184,7 +184,9 @@ class TurnRunner:
         try:
             # What the caller has said stands behind the outcomes.
             words = isinstance(next(reversed(context.view.items), None), UserItem)
-            ended = machine.fail(failure, correlation_id, retry_after, usage, words=words, stopped=stopped)
+            ended = machine.fail(
+                failure, correlation_id, retry_after, usage, detail=detail, words=words, stopped=stopped
+            )
             await executor.perform(ended)
         except (Conflict, LedgerUnavailable):
             raise

@@ -32,7 +32,8 @@ class NewToolCall(msgspec.Struct, frozen=True):
 
     `asked` says that the call needs an approval before it runs; `digest` identifies the arguments that are approved.
     `expires_at` is the end of the caller's time for the decision. `server` is the name of the tool's server that
-    callers see. `runs_left` is the number of starts that are still allowed.
+    callers see. `runs_left` is the number of starts that are still allowed. `asked_at` is the time at which the model had
+    asked for it; `started_at` and `ended_at` are set as far as the backend ran it, or it needs no run.
     """
 
     id: str
@@ -48,6 +49,9 @@ class NewToolCall(msgspec.Struct, frozen=True):
     expires_at: int | None = None
     server: str | None = None
     runs_left: int = 1
+    asked_at: int | None = None
+    started_at: int | None = None
+    ended_at: int | None = None
 
 
 class Prepare(msgspec.Struct, frozen=True):
@@ -81,7 +85,7 @@ class Complete(msgspec.Struct, frozen=True):
 
     `weight` is the weight of the whole request; it is set when the tokens in `usage` are the tokens of this request
     alone. `state_version` is the version of the schema of `state`. `secret` is the adapter's secret, sealed; None leaves the
-    earlier one.
+    earlier one. `first_at` is the time of the first that came of the answer.
     """
 
     thread: str
@@ -99,12 +103,13 @@ class Complete(msgspec.Struct, frozen=True):
     weight: int | None = None
     state_version: int = 1
     secret: str | None = None
+    first_at: int | None = None
 
 
 class Fail(msgspec.Struct, frozen=True):
     """A service call has failed and does not count, so the thread keeps its handle. `items` are the output so far, of which
     only the answer that a cancel interrupted is replayable. `usage` is the backend's report of tokens, if the failure
-    brought one."""
+    brought one. `error_detail` is the operator's text of the failure; `first_at` as in Complete."""
 
     thread: str
     generation: int
@@ -115,6 +120,8 @@ class Fail(msgspec.Struct, frozen=True):
     items: tuple[NewItem, ...]
     now: int
     usage: Json = None
+    error_detail: str | None = None
+    first_at: int | None = None
 
 
 class MarkRefused(msgspec.Struct, frozen=True):

@@ -46,6 +46,9 @@ class PortableToolCall(_Portable, frozen=True, kw_only=True):
     approval_at: Number | None = None
     approval_expires_at: Number | None = None
     approval_consumed_at: Number | None = None
+    asked_at: Number | None = None
+    started_at: Number | None = None
+    ended_at: Number | None = None
 
 
 class PortableCall(_Portable, frozen=True, kw_only=True):
@@ -62,6 +65,7 @@ class PortableCall(_Portable, frozen=True, kw_only=True):
     usage: Json = None
     weight: Number | None = None
     run: str | None = None
+    first_at: Number | None = None
     tool_calls: tuple[PortableToolCall, ...] = ()
 
 
@@ -94,6 +98,7 @@ class PortableTurn(_Portable, frozen=True, kw_only=True):
     base_generation: Number | None = None
     last_event: Number | None = None
     displaced: bool = False
+    started_at: Number | None = None
 
 
 class PortableItem(_Portable, frozen=True, kw_only=True):
@@ -128,6 +133,8 @@ class PortableThread(_Portable, frozen=True, kw_only=True):
     clean_handle: str | None = None
     adapter_state: Json = None
     state_version: Annotated[int, Meta(ge=1, le=2**31)] | None = None
+    began_at: Number | None = None
+    began_by: str | None = None
     turns: tuple[PortableTurn, ...] = ()
     items: tuple[PortableItem, ...] = ()
 

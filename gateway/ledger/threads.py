@@ -86,7 +86,7 @@ class ConfirmHandle(msgspec.Struct, frozen=True):
 
 class BeginEpoch(msgspec.Struct, frozen=True):
     """The thread continues in its next epoch, from `handle`. `closed` is the id of the row that archives the previous
-    epoch.
+    epoch. `began_by` is the reason: the class of the error, or `adopted`.
 
     The live row keeps its id, with all items, turns and the lease.
     """
@@ -97,6 +97,8 @@ class BeginEpoch(msgspec.Struct, frozen=True):
     owner: StorageOwner
     handle_kind: HandleKind
     handle: str | None
+    began_by: str
+    now: int
 
 
 class Rewind(msgspec.Struct, frozen=True):

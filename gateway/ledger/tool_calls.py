@@ -30,7 +30,7 @@ class ToolWaits(msgspec.Struct, frozen=True):
 
 
 class ToolEnds(msgspec.Struct, frozen=True):
-    """C5: a tool call has its outcome. Conflict when it had one already."""
+    """C5: a tool call has its outcome, `at` this time. Conflict when it had one already."""
 
     thread: str
     generation: int
@@ -39,18 +39,20 @@ class ToolEnds(msgspec.Struct, frozen=True):
     tool_call: str
     status: ToolCallStatus
     outcome: Json
+    at: int
     item: NewItem
 
 
 class ToolReported(msgspec.Struct, frozen=True):
-    """With C3: the backend has reported the outcome of its own tool call with a later service call of the same turn. Conflict
-    unless the outcome was not known."""
+    """With C3: the backend has reported the outcome of its own tool call with a later service call of the same turn, `at` this
+    time. Conflict unless the outcome was not known."""
 
     thread: str
     generation: int
     tool_call: str
     status: ToolCallStatus
     outcome: Json
+    at: int
 
 
 class ToolCallRecord(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ class Accept(msgspec.Struct, frozen=True):
     """C1: one accepted message. `context_public` is None where the context exists.
 
     `working`: the new task begins at once, by the C2 in the same unit; else it is submitted. `process` will run it.
+    `trace` is the caller's `traceparent`, with its `tracestate` behind a blank.
     """
 
     caller: Caller
@@ -48,6 +49,7 @@ class Accept(msgspec.Struct, frozen=True):
     working: bool = False
     process: str = ""
     preferences: Preferences = Preferences()
+    trace: str | None = None
 
 
 class Replay(msgspec.Struct, frozen=True):

@@ -348,6 +348,7 @@ def build_plan(
         key=incoming.key,
         event=None,
         last_event=number + (len(closed.events) if closed is not None else 0) + (event is not None),
+        trace=call.trace,
         process=process,
         preferences=incoming.preferences,
     )

@@ -19,7 +19,7 @@ class OperationCall(msgspec.Struct, frozen=True):
     """The caller of an operation, the agent, and the service parameters of the request.
 
     `extensions` are the activated extensions, which both the caller and the agent name. `named` are all extensions that
-    the caller names; extensions of other vendors identify the kind of client.
+    the caller names; extensions of other vendors identify the kind of client. `trace` has the meaning that it has in Accept.
     """
 
     agent: Agent
@@ -29,6 +29,7 @@ class OperationCall(msgspec.Struct, frozen=True):
     idempotency_key: str | None = None
     last_event_id: int | None = None
     version: str = "1.0"
+    trace: str | None = None
 
     @property
     def rendering(self) -> Rendering:

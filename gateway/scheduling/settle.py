@@ -153,7 +153,7 @@ class _Settlement(msgspec.Struct, frozen=True):
         output, number = await self._shown(turns[-1] if turns else None, message)
         thread = await self._thread()
         over = Withdraw(task.id, now)
-        before: tuple[CommitPoint, ...] = (*self.fence, *self._tool_ends(thread), *await self._rewinds(thread, now))
+        before: tuple[CommitPoint, ...] = (*self.fence, *self._tool_ends(thread, now), *await self._rewinds(thread, now))
         events: list[bytes] = []
         for update in self._call_updates(output):
             output.apply(update)
@@ -244,7 +244,7 @@ class _Settlement(msgspec.Struct, frozen=True):
                 updates.append(_end(facts, tool_call.outcome_when_cut(facts), form, place))
         return (update for update in updates if update is not None)
 
-    def _tool_ends(self, thread: ThreadRecord | None) -> Iterator[ToolEnds]:
+    def _tool_ends(self, thread: ThreadRecord | None, now: int) -> Iterator[ToolEnds]:
         """No call runs again: what ran may have done its work. Source: docs/state-model.md, scenarios 50 and 87."""
         unfinished, gateway = self.unfinished, thread is not None and thread.owner is StorageOwner.GATEWAY
         for call in self.calls:
@@ -254,7 +254,7 @@ class _Settlement(msgspec.Struct, frozen=True):
             item = OutputItem(call.external_id, settled.output, True, approved)
             replayable = not (gateway and settled.status is ToolCallStatus.CANCELLED)
             new = NewItem(item, None, call.id, replayable, unsent=True)
-            command = EndTool(call.id, settled.status, settled.output, new)
+            command = EndTool(call.id, settled.status, settled.output, now, new)
             generation = unfinished.generation + unfinished.expired
             yield commit_points.tool_ends(unfinished.thread, generation, unfinished.turn, call.service_call, command)
 

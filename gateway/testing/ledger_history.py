@@ -197,7 +197,7 @@ class HistoryTests:
     async def test_a_lost_handle_stays_and_a_new_epoch_begins_without_it(self, ledger: Ledger) -> None:
         await ledger.commit(*FIRST_TURN)
         history = await ledger.history("thread-1", unsent_only=False)
-        epoch = BeginEpoch("thread-1", 2, "thread-old", StorageOwner.BACKEND, HandleKind.ROTATING, None)
+        epoch = BeginEpoch("thread-1", 2, "thread-old", StorageOwner.BACKEND, HandleKind.ROTATING, None, "lost", 1)
         for late in (MarkHandleLost("thread-1", 1), replace(epoch, generation=1)):
             with pytest.raises(Conflict):
                 await ledger.commit(late)

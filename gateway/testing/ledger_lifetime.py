@@ -164,7 +164,7 @@ class LifetimeTests:
         same(await ledger.history("thread-1", unsent_only=False), ())
 
     async def test_every_handle_that_a_backend_named_is_queued_for_deletion_once(self, ledger: Ledger) -> None:
-        epoch = BeginEpoch("thread-1", 2, "thread-old", StorageOwner.BACKEND, HandleKind.ROTATING, None)
+        epoch = BeginEpoch("thread-1", 2, "thread-old", StorageOwner.BACKEND, HandleKind.ROTATING, None, "lost", 1)
         again = replace(FOLLOW_UP, task="task-2", turn="turn-2", new_task=True, event=None)
         begun = replace(PREPARE, generation=3, turn="turn-2", task="task-2", service_call="call-2", event=None)
         await ledger.commit(*FIRST_TURN, epoch)

@@ -70,7 +70,7 @@ _LEFT: dict[str, tuple[tuple[CommitPoint, ...], int, list[str]]] = {
 
 def _ends(outcome: object) -> ToolEnds:
     item = NewItem(OutputItem("fc-1", "3"), tool_call="tool-1")
-    return ToolEnds("thread-1", 2, "turn-1", "call-1", "tool-1", ToolCallStatus.COMPLETED, outcome, item)
+    return ToolEnds("thread-1", 2, "turn-1", "call-1", "tool-1", ToolCallStatus.COMPLETED, outcome, 1, item)
 
 
 class WaitingTests:

@@ -238,24 +238,7 @@ class Reads:
 
     async def unfinished_turns(self, now: int, process: str = "") -> tuple[UnfinishedTurn, ...]:
         rows = await self._readers.fetch(compiled.UNFINISHED_TURNS, {"now": now, "process": process})
-        return tuple(
-            UnfinishedTurn(
-                turn,
-                thread,
-                generation,
-                # Ending a turn needs no status message: an unreadable one must not hide all other turns.
-                records.task([*task[:5], None, *task[6:]]),
-                Caller(principal, tenant),
-                bool(expired),
-                bool(waits),
-                process_id,
-                bool(cancel_asked),
-                tries,
-            )
-            for _, turn, thread, generation, expired, waits, process_id, cancel_asked, tries, tenant, principal, *task in (
-                sorted(rows, key=lambda row: (row[2], row[0]))
-            )
-        )
+        return tuple(map(_unfinished, sorted(rows, key=lambda row: (row[2], row[0]))))
 
     async def open_turns(self, context: str) -> tuple[OpenTurn, ...]:
         rows = await self._readers.fetch(compiled.OPEN_TURNS, {"context": context})
@@ -414,3 +397,13 @@ def _lines(task: str, payload: str, expected: int) -> list[bytes]:
 
 def _owned(caller: Caller, agent: str) -> dict[str, Any]:
     return {"tenant": caller.tenant, "principal": caller.principal, "agent": agent}
+
+
+def _unfinished(row: Row) -> UnfinishedTurn:
+    _, turn, thread, generation, expired, waits, process, cancel_asked, tries, trace, tenant, principal, *task = row
+    # Ending a turn needs no status message: an unreadable one must not hide all other turns.
+    record = records.task([*task[:5], None, *task[6:]])
+    caller, asked = Caller(principal, tenant), bool(cancel_asked)
+    return UnfinishedTurn(
+        turn, thread, generation, record, caller, bool(expired), bool(waits), process, asked, tries, trace
+    )

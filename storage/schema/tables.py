@@ -98,7 +98,8 @@ class Context(Row, table=True):
 
 
 class Thread(Row, table=True):
-    """`clean_handle`: the last handle at which no tool call was open. `state_version` NULL: 1."""
+    """`clean_handle`: the last handle at which no tool call was open. `state_version` NULL: 1. `began_by`: why the epoch began;
+    NULL where it began before that was noted."""
 
     __table_args__ = (
         UniqueConstraint("context", "agent", "epoch"),
@@ -126,6 +127,8 @@ class Thread(Row, table=True):
     state_version: int | None = _integer()
     adapter_state: str | None = _text()
     adapter_secret: str | None = _text()
+    began_at: int | None = _integer()
+    began_by: str | None = _text()
 
 
 class Task(Row, table=True):
@@ -192,7 +195,8 @@ class Turn(Row, table=True):
     `process` has accepted the turn and alone runs it; `cancel_asked` says that another process requests its end.
     `displaced` says that a later message has displaced the turn; if the turn has ended, it is then not part of the
     conversation. `tries` is the number of times that its continuation or end was tried without success after its
-    process had died.
+    process had died. `started_at` is the time of its first service call. `trace` is the caller's `traceparent`, with its
+    `tracestate` behind a blank.
     """
 
     __table_args__ = (
@@ -200,6 +204,7 @@ class Turn(Row, table=True):
         Index("ix_turn_task", "task"),
         _partial("ix_turn_open", "thread", "number", where="ended_at IS NULL"),
         _partial("ix_turn_waiting", "task", where="status = 'waiting'"),
+        _partial("ix_turn_failed", "ended_at", where="status = 'failed'"),
         _partial("ix_turn_cancel_asked", "process", where=TURN_CANCEL_ASKED),
         _one_of("status", "accepted", "running", "waiting", "completed", "failed", "cancelled", "rejected"),
         CheckConstraint(f"(ended_at IS NULL) = {one_of('status', 'accepted', 'running', 'waiting')}", name="ended"),
@@ -227,6 +232,19 @@ class Turn(Row, table=True):
     messages: str | None = _text()
     artifacts: str | None = _text()
     usage: str | None = _text()
+    started_at: int | None = _integer()
+    trace: str | None = _text()
+
+
+class TurnNote(Row, table=True):
+    """What happened to a turn besides its service calls and tool calls. `taken-over`: the process `detail` has continued it."""
+
+    __table_args__ = (_one_of("kind", "taken-over"),)
+
+    turn: str = _text(primary_key=True, foreign_key="turn.id", ondelete="CASCADE")
+    at: int = _integer(primary_key=True)
+    kind: str = _text()
+    detail: str = _text()
 
 
 class Input(Row, table=True):
@@ -258,6 +276,9 @@ class Input(Row, table=True):
 
 
 class ServiceCall(Row, table=True):
+    """`first_at` is the time of the first that came of the answer. `error_detail` is the beginning of the operator's text of a
+    failure."""
+
     __table_args__ = (
         UniqueConstraint("turn", "round", "attempt"),
         _one_of("status", "prepared", "sent", "started", "emitting", "completed", "failed", "incomplete", "unknown"),
@@ -278,12 +299,15 @@ class ServiceCall(Row, table=True):
     usage: str | None = _text()
     weight: int | None = _integer()
     run: str | None = _text()
+    first_at: int | None = _integer()
+    error_detail: str | None = _text()
 
 
 class ToolCall(Row, table=True):
     """`id` is the public one, `external_id` the backend's; only the first is a key.
 
-    `standing`: the context in which its approval holds for every call of this tool.
+    `standing`: the context in which its approval holds for every call of this tool. `asked_at` is the time at which the model
+    had asked for it, `started_at` that of its latest start, `ended_at` that of its outcome; NULL where that was not noted.
     """
 
     __table_args__ = (
@@ -320,6 +344,9 @@ class ToolCall(Row, table=True):
     standing: str | None = _text()
     arguments: str = _text()
     outcome: str | None = _text()
+    asked_at: int | None = _integer()
+    started_at: int | None = _integer()
+    ended_at: int | None = _integer()
 
 
 class HistoryItem(Row, table=True):
@@ -454,6 +481,7 @@ for _each in _table.values():
 context, thread, task, turn = _table["context"], _table["thread"], _table["task"], _table["turn"]
 input_, service_call, tool_call = _table["input"], _table["service_call"], _table["tool_call"]
 history_item, event, process = _table["history_item"], _table["event"], _table["process"]
+turn_note = _table["turn_note"]
 duty, quota_use, secret, api_key = _table["duty"], _table["quota_use"], _table["secret"], _table["api_key"]
 delete_job, withdrawal, push_config = _table["delete_job"], _table["withdrawal"], _table["push_config"]
 

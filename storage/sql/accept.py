@@ -27,6 +27,7 @@ NEW_THREAD = Write(
     insert(thread).values(
         **given("context", "agent", "epoch", "storage_owner", "handle_kind", "handle", "generation", id="thread"),
         **given("adapter_state", "state_version", "lease_holder", "lease_until", clean_handle="handle"),
+        **given("began_by", began_at="now"),
         state=word("open"),
     ),
 )
@@ -52,7 +53,10 @@ CONTINUE_TASK = Write(
 NEW_TURN = Write(
     "open a turn on the live thread of this context and agent",
     insert(turn).from_select(
-        ["id", "task", "thread", "number", "status", "base_generation", "process", "cancel_asked", "accepted_at"],
+        [
+            *("id", "task", "thread", "number", "status", "base_generation", "process", "cancel_asked", "accepted_at"),
+            *("started_at", "trace"),
+        ],
         select(
             bindparam("turn"),
             bindparam("task"),
@@ -63,6 +67,8 @@ NEW_TURN = Write(
             bindparam("process"),
             ZERO,
             bindparam("now"),
+            bindparam("started_at"),
+            bindparam("trace"),
         ).where(matches(thread, id="thread", context="context", agent="agent"), text(THREAD_LIVE)),
     ),
 )

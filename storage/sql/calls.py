@@ -78,7 +78,9 @@ COMPLETE_CALL = Write(
     update(service_call)
     .where(_THE_CALL)
     .values(
-        **given("handle_out", "usage", "weight", ended_at="now"), status=word("completed"), **_names("pending_handle")
+        **given("handle_out", "usage", "weight", "first_at", ended_at="now"),
+        status=word("completed"),
+        **_names("pending_handle"),
     ),
 )
 
@@ -87,7 +89,7 @@ FAIL_CALL = Write(
     update(service_call)
     .where(_THE_CALL, in_generation)
     .values(
-        **given("status", "error_class", ended_at="now"),
+        **given("status", "error_class", "error_detail", "first_at", ended_at="now"),
         usage=func.coalesce(bindparam("usage"), service_call.c.usage),
         **_names("pending_handle"),
     ),
@@ -98,6 +100,7 @@ NEW_TOOL_CALL = Write(
     insert(tool_call).values(
         **given("id", "service_call", "sequence", "external_id", "name", "arguments", "executor", "server", "status"),
         **given("runs_left", "outcome", "approval_required", "digest", "approval_expires_at"),
+        **given("asked_at", "started_at", "ended_at"),
     ),
 )
 
@@ -187,6 +190,7 @@ START_TOOL = Write(
         status=word("running"),
         runs_left=tool_call.c.runs_left - ONE,
         approval_consumed_at=case((tool_call.c.approval_decision.is_not(None), bindparam("now", type_=BigInteger))),
+        started_at=bindparam("now"),
     ),
 )
 
@@ -194,7 +198,7 @@ REPORT_TOOL = Write(
     "give a tool call of the backend's the outcome that was not known, in the thread's generation",
     update(tool_call)
     .where(matches(tool_call, id="tool_call"), tool_call.c.status == word("external"), in_generation)
-    .values(**given("status", "outcome")),
+    .values(**given("status", "outcome", ended_at="at")),
 )
 
 END_TOOL = Write(
@@ -205,5 +209,5 @@ END_TOOL = Write(
         text(f"NOT {TOOL_CALL_SETTLED}"),
         in_generation,
     )
-    .values(**given("status", "outcome")),
+    .values(**given("status", "outcome", ended_at="at")),
 )

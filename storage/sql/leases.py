@@ -1,9 +1,9 @@
 """The statements of leases and processes: which process runs which turn. Law: as in `sql/turns.py`."""
 
-from sqlalchemy import bindparam, case, delete, literal_column, null, or_, select, update
+from sqlalchemy import bindparam, case, delete, insert, literal_column, null, or_, select, update
 
 from gateway.ledger.leases import TRIES
-from storage.schema.tables import process, task, thread, turn
+from storage.schema.tables import process, task, thread, turn, turn_note
 from storage.sql.fragments import ONE, ZERO, Write, given, lapsed, lesser, matches, there_is, upsert, word
 
 TAKE_LEASE = Write(
@@ -77,6 +77,11 @@ TAKE_OVER_TURN = Write(
     update(turn)
     .where(matches(turn, id="turn", thread="thread"), turn.c.status == word("running"))
     .values(given("tries", "base_generation", process="holder")),
+)
+
+NOTE_TAKE_OVER = Write(
+    "note that the turn was taken over",
+    insert(turn_note).values(**given("turn", at="now", detail="holder"), kind=word("taken-over")),
 )
 
 CLAIM_TURN = Write(

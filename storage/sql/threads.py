@@ -74,7 +74,7 @@ NEXT_EPOCH = Write(
 )
 
 _BACKEND = ("storage_owner", "handle_kind", "handle", "clean_handle", "adapter_state", "state_version")
-_KEPT = some(thread, "context", "agent", "generation", *_BACKEND)
+_KEPT = some(thread, "context", "agent", "generation", *_BACKEND, "began_at", "began_by")
 
 ARCHIVE_EPOCH = Write(
     "archive the epoch that ends",
@@ -94,6 +94,7 @@ BEGIN_EPOCH = Write(
         state_version=null(),
         adapter_secret=null(),
         state=word("open"),
+        **given("began_by", began_at="now"),
     ),
 )
 

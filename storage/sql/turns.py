@@ -4,7 +4,7 @@ Law, of the statements in all modules: each says how many rows it must change. P
 commit points.
 """
 
-from sqlalchemy import Text, and_, bindparam, case, insert, null, or_, text, update
+from sqlalchemy import Text, and_, bindparam, case, func, insert, null, or_, text, update
 
 from storage.schema.conditions import CALL_UNDER_WAY, TASK_OPEN, TASK_WAITING, TURN_UNFINISHED
 from storage.schema.tables import event, service_call, task, turn
@@ -25,7 +25,11 @@ RUN_TURN = Write(
             _earlier.c.number < turn.c.number,
         ),
     )
-    .values(status=word("running"), base_generation=bindparam("base_generation")),
+    .values(
+        status=word("running"),
+        base_generation=bindparam("base_generation"),
+        started_at=func.coalesce(turn.c.started_at, bindparam("now")),
+    ),
 )
 
 START_TASK = Write(

@@ -32,6 +32,7 @@ def adopt(point: Adopt) -> list[Step]:
         state_version=None,
         lease_holder=None,
         lease_until=None,
+        began_by="adopted",
     )
     return [(compiled.NEW_CONTEXT, values), (compiled.NEW_THREAD, values)]
 

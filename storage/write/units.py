@@ -51,7 +51,7 @@ def steps_of(point: CommitPoint) -> list[Step]:
 
 def _take_over(point: leases.TakeOver) -> list[Step]:
     values = parameters(point, base_generation=point.generation + 1)
-    return [(compiled.TAKE_LEASE, values), (compiled.TAKE_OVER_TURN, values)]
+    return [(compiled.TAKE_LEASE, values), (compiled.TAKE_OVER_TURN, values), (compiled.NOTE_TAKE_OVER, values)]
 
 
 def _renew(point: leases.Renew) -> list[Step]:
@@ -223,6 +223,7 @@ def _begun(steps: _Once) -> list[int]:
     if thread is None or lease is None or turn is None or run is None:
         return []
     turn["turn_status"], turn["base_generation"] = "running", run["base_generation"]
+    turn["started_at"] = run["now"]
     thread["lease_holder"], thread["lease_until"] = lease["holder"], lease["lease_until"]
     thread["generation"] = run["base_generation"]
     return [_TAKE_LEASE, _RUN_TURN]

@@ -126,7 +126,7 @@ class ToolCall:
     outcome. `runs_left` is the number of times that the call may still be started. `rerun` says that the call ran when
     its process died, and may run again. `pages` are the pages on which the user has to consent first. `identity` is the name
     that rules have for the tool of a call that needs an approval of its own. `oversized` says that the
-    arguments are larger than the policy allows, and that `arguments` is their beginning.
+    arguments are larger than the policy allows, and that `arguments` is their beginning. The times are in milliseconds.
     """
 
     facts: CallFacts
@@ -147,15 +147,18 @@ class ToolCall:
     pages: tuple[ConsentLink, ...] = ()
     identity: str | None = None
     oversized: bool = False
+    asked_at: int | None = None
+    started_at: int | None = None
+    ended_at: int | None = None
 
     def enter(self, status: ToolCallStatus) -> None:
         """Raises: IllegalTransition."""
         self.status = advance(TOOL_CALL, self.status, status)
 
-    def settle(self, settled: Settled) -> None:
-        """Raises: IllegalTransition for a call that has an outcome."""
+    def settle(self, settled: Settled, at: int | None) -> None:
+        """`at` is the time of the outcome, if it has one. Raises: IllegalTransition for a call that has an outcome."""
         self.enter(settled.status)
-        self.outcome = settled.output
+        self.outcome, self.ended_at = settled.output, at
 
     @property
     def is_open(self) -> bool:

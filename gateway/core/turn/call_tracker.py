@@ -81,10 +81,11 @@ class ToolCallTracker:
 
     def reports(self) -> Iterator[ReportTool]:
         """The service call counts, and with it the outcomes that it has brought of earlier calls."""
+        now = self.output.clock.now()
         for call_id, settled in self._reported.items():
             call = self._owed.pop(call_id)
-            call.settle(settled)
-            yield ReportTool(call.facts.id, settled.status, settled.output)
+            call.settle(settled, now)
+            yield ReportTool(call.facts.id, settled.status, settled.output, now)
         self._reported = {}
 
     def end_owed(self) -> None:
@@ -102,7 +103,7 @@ class ToolCallTracker:
         return {call.external_id for call in self._calls.values() if call.executor != "backend" or call.question}
 
     def settle(self, call: ToolCall, settled: Settled, *, unsent: bool = False, replayable: bool = True) -> None:
-        call.settle(settled)
+        call.settle(settled, self.output.clock.now())
         self.output.items.append(output_item(call, unsent=unsent, replayable=replayable))
         self.show_outcome(call, settled)
 
@@ -146,6 +147,9 @@ class ToolCallTracker:
                 expires_at=call.expires_at,
                 server=call.facts.server,
                 runs_left=call.runs_left,
+                asked_at=call.asked_at,
+                started_at=call.started_at,
+                ended_at=call.ended_at,
             )
             for call in self._calls.values()
         )
@@ -185,7 +189,7 @@ class ToolCallTracker:
         server = f"mcp:{event.server}" if isinstance(event, adapter.ApprovalAsked) else event.server
         if call_id in self._calls:
             raise _broken(f"tool call {call_id!r} was announced twice")
-        clock = self.output.clock
+        now = self.output.clock.now()
         facts = CallFacts(
             id=self._known_id(name) or self._new_id(),
             name=name,
@@ -193,13 +197,13 @@ class ToolCallTracker:
             index=len(self._calls),
             origin="backend" if of_backend else policy.origin(name),
             server=server if server is not None or of_backend else policy.server(name),
-            started_at=timestamp(clock.now()),
+            started_at=timestamp(now),
         )
         # A call without an id of the backend's goes by the gateway's id, towards the backend too.
         external_id = call_id or facts.id
         if not call_id:
             self._unnamed = external_id
-        call = self._calls[external_id] = ToolCall(facts, external_id)
+        call = self._calls[external_id] = ToolCall(facts, external_id, asked_at=now)
         return call
 
     def _new_id(self) -> str:
@@ -242,6 +246,7 @@ class ToolCallTracker:
         if event.handled or call.facts.origin != "client":
             self._show_arguments(call)
         if event.handled:
+            call.started_at = self.output.clock.now()
             self.show(call, Phase.EXECUTING)
         early = self._early_results.pop(event.call_id, None)
         if early is not None:

@@ -35,11 +35,12 @@ class CompleteCall(msgspec.Struct, frozen=True):
 
 class AbortCall(msgspec.Struct, frozen=True):
     """The service call does not count. `items` are its output; of these, only the answer that a cancel interrupted is sent to
-    the model again. `usage` is the backend's report of tokens, if there is one."""
+    the model again. `usage` is the backend's report of tokens, if there is one, `detail` the operator's text of a failure."""
 
     error_class: str
     items: tuple[NewItem, ...]
     usage: Json = None
+    detail: str | None = None
 
 
 class OwnershipConflict(msgspec.Struct, frozen=True):
@@ -75,21 +76,23 @@ class StartTool(msgspec.Struct, frozen=True):
 
 
 class EndTool(msgspec.Struct, frozen=True):
-    """C5: the tool call of this id has its outcome; `item` is the outcome for the model."""
+    """C5: the tool call of this id has its outcome, `at` this time; `item` is the outcome for the model."""
 
     id: str
     status: ToolCallStatus
     outcome: Json
+    at: int
     item: NewItem
 
 
 class ReportTool(msgspec.Struct, frozen=True):
-    """The backend has reported the outcome of its tool call of this id with a later service call. Its item is among those of
-    that call."""
+    """The backend has reported the outcome of its tool call of this id with a later service call, `at` this time. Its item is
+    among those of that call."""
 
     id: str
     status: ToolCallStatus
     outcome: Json
+    at: int
 
 
 class PauseTool(msgspec.Struct, frozen=True):

@@ -166,19 +166,21 @@ class TurnMachine:
         retry_after: int | None = None,
         usage: Json = None,
         *,
+        detail: str | None = None,
         words: bool = False,
         stopped: bool | None = None,
     ) -> list[Command]:
         """The service call failed (or could not be made): FAILED with a text from the table.
 
         `retry_after`: seconds for which another message would fail as well. `usage`: the backend's report of tokens.
-        `words`: the request of the service call carried a message of the caller. `stopped` as in `cancel`.
+        `detail`: the text for the operator. `words`: the request of the service call carried a message of the caller.
+        `stopped` as in `cancel`.
         """
         if self.ended:
             # The end that was decided before could not be stored.
             self.status = TurnStatus.RUNNING
         out = self._interrupt(TurnStatus.FAILED)
-        abort = commands.AbortCall(failure, self._output.uncounted(), usage)
+        abort = commands.AbortCall(failure, self._output.uncounted(), usage, detail)
         return [*out, abort, self._failed(failure, correlation_id, retry_after, words=words, stopped=stopped)]
 
     def cancel(self, unsaid: Sequence[Part] = (), *, stopped: bool | None = None) -> list[Command]:
@@ -343,9 +345,10 @@ class TurnMachine:
         # A call that never ran can be left out of the history where the gateway keeps it.
         never_ran = settled.status is ToolCallStatus.CANCELLED and call.status is not ToolCallStatus.RUNNING
         gateway = self.facts.ownership.owner is StorageOwner.GATEWAY
-        call.settle(settled)
+        now = self.clock.now()
+        call.settle(settled, now)
         item = output_item(call, replayable=not (never_ran and gateway), unsent=True)
-        self._output.out.append(commands.EndTool(call.facts.id, settled.status, settled.output, item))
+        self._output.out.append(commands.EndTool(call.facts.id, settled.status, settled.output, now, item))
         self._tracker.show_outcome(call, settled)
 
     # --- the end of a service call
@@ -438,10 +441,11 @@ class TurnMachine:
         """The only decision on a call that was unanswered when its service call was complete. `why_not` is the reason why
         no call of that service call runs, if there is one."""
         if call.arguments is None:
-            call.settle(Settled(ToolCallStatus.CANCELLED, None))
+            call.settle(Settled(ToolCallStatus.CANCELLED, None), self.clock.now())
             return
         if call.handled:
-            call.settle(Settled(ToolCallStatus.EXTERNAL, None))
+            # Its outcome may still be reported.
+            call.settle(Settled(ToolCallStatus.EXTERNAL, None), None)
             return
         settled = tool_call.decide(call, self.facts.tools, steps)
         call.expires_at = self.clock.now() + self.facts.tools.patience if call.waits else None

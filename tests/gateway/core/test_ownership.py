@@ -186,8 +186,8 @@ def test_a_shadow_without_an_answer_to_a_sent_message_has_a_gap(records: list[Hi
 
 def test_the_next_epoch_begins_without_what_belonged_to_the_one_before() -> None:
     before = thread(BR, "r1", lost=True)
-    point = epoch(before, "old", BR)
-    assert point == BeginEpoch("th", 7, "old", StorageOwner.BACKEND, HandleKind.ROTATING, None)
+    point = epoch(before, "old", BR, why="handle-expired", now=5)
+    assert point == BeginEpoch("th", 7, "old", StorageOwner.BACKEND, HandleKind.ROTATING, None, "handle-expired", 5)
     after = apply_point(before, point)
     assert after == replace(before, epoch=2, handle=None, generation=8, adapter_state=None, lost=False)
     begun = replace(after, handle="q1")

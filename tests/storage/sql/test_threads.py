@@ -10,7 +10,7 @@ from tests.storage.conversation import Recorded
 
 FIRST_TURN = (ACCEPT, PREPARE, COMPLETE, replace(FINISH, events=None))
 LOSE = MarkHandleLost("thread-1", 2)
-EPOCH = BeginEpoch("thread-1", 2, "thread-1-old", StorageOwner.BACKEND, HandleKind.ROTATING, None)
+EPOCH = BeginEpoch("thread-1", 2, "thread-1-old", StorageOwner.BACKEND, HandleKind.ROTATING, None, "lost", 1)
 NEXT_TASK = replace(FOLLOW_UP, task="task-2", new_task=True, event=None, last_event=0)
 SECOND_CALL = Prepare("thread-1", 2, "process-1", 9000, "turn-2", "task-2", "call-2", 0, 0, "resp-1", 2100, None)
 

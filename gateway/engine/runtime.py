@@ -11,6 +11,7 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -20,6 +21,7 @@ import structlog
 from gateway.core.agents import Agent
 from gateway.engine.adapter_secrets import AdapterSecrets
 from gateway.engine.changes import Changes
+from gateway.engine.under_way import UnderWay
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import COOLDOWN, ORDINARY, Breaker
 from gateway.ledger.calls import Prepare
@@ -43,6 +45,8 @@ class BackendRequest(msgspec.Struct):
     _breaker: Breaker | None
     _observer: Observer = SILENT
     _monotonic: Callable[[], float] = float
+    _calls: UnderWay | None = None
+    _call: int = 0
     _began: float = 0.0
     _answered: bool = False
     _number: int = ORDINARY
@@ -57,7 +61,14 @@ class BackendRequest(msgspec.Struct):
             self._number = number
             if number != ORDINARY:
                 log.info("backend.tried-again", **self._names())
+        if self._calls is not None:
+            self._call = self._calls.begin(self._agent.name)
         return self
+
+    @property
+    def heard(self) -> Callable[[], None] | None:
+        """To be called with everything that comes of an answer; None where nobody watches."""
+        return None if self._calls is None else partial(self._calls.heard, self._call)
 
     def answered(self) -> None:
         """Some of an answer is there: whatever follows, there is a backend."""
@@ -70,6 +81,8 @@ class BackendRequest(msgspec.Struct):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._calls is not None:
+            self._calls.end(self._call)
         self._observer.call_ended(self._agent.name, _outcome(error), self._monotonic() - self._began)
         if self._answered or self._breaker is None:
             return
@@ -97,9 +110,10 @@ class Breakers:
     def request(self, agent: Agent) -> BackendRequest:
         return BackendRequest(agent, self._of(agent))
 
-    def observed(self, agent: Agent, observer: Observer) -> BackendRequest:
-        """The same for a try of a service call, of which the observer hears."""
-        return BackendRequest(agent, self._of(agent), observer, self._clock.monotonic)
+    def observed(self, agent: Agent, observer: Observer, calls: UnderWay) -> BackendRequest:
+        """The same for a try of a service call, of which the observer hears. It is one of `calls` if there is an observer."""
+        watched = None if observer is SILENT else calls
+        return BackendRequest(agent, self._of(agent), observer, self._clock.monotonic, watched)
 
     def reachable(self) -> Iterator[tuple[tuple[str, ...], float]]:
         """Each backend that was asked, by its address, and 0 where requests are refused, else 1."""
@@ -158,7 +172,8 @@ class Pace(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Runtime:
-    """`holder` is the id of this process, `lease` the length of its leases in seconds."""
+    """`holder` is the id of this process, `lease` the length of its leases in seconds. `calls` and `tools` are the service calls
+    and the tool calls under way."""
 
     ledger: Ledger
     clock: Clock
@@ -169,6 +184,8 @@ class Runtime:
     observer: Observer = SILENT
     breakers: Breakers = field(init=False)
     changes: Changes = field(init=False)
+    calls: UnderWay = field(init=False)
+    tools: UnderWay = field(init=False)
     _warned: deque[str] = field(default_factory=lambda: deque(maxlen=_WARNED_THREADS))
 
     def __post_init__(self) -> None:
@@ -177,6 +194,13 @@ class Runtime:
             "backend_up", "0 where a backend is left alone after failures.", self.breakers.reachable, "backend"
         )
         self.changes = Changes(self.ledger)
+        self.calls, self.tools = UnderWay(self.clock.monotonic), UnderWay(self.clock.monotonic)
+        watch = self.observer.watch
+        watch("service_calls_open", "Service calls under way.", self.calls.numbers, "agent")
+        silence = "The longest time for which nothing has come of a service call under way."
+        watch("service_call_silence_seconds", silence, self.calls.longest, "agent")
+        watch("tool_calls_open", "Tool calls that run.", self.tools.numbers, "tool")
+        watch("tool_call_oldest_seconds", "The longest time for which a tool call runs.", self.tools.longest, "tool")
 
     def lease_until(self) -> int:
         return self.clock.now() + int(self.lease * 1000)
@@ -189,6 +213,10 @@ class Runtime:
         """C2. The first call of a turn takes the lease."""
         lease, now = (thread.id, thread.generation, self.holder, self.lease_until()), self.clock.now()
         return Prepare(*lease, turn, task, self.clock.row_id(), round_, attempt, thread.handle, now, event=None)
+
+    def service_call(self, agent: Agent) -> BackendRequest:
+        """A try of a service call to the backend of the agent."""
+        return self.breakers.observed(agent, self.observer, self.calls)
 
     def first_warning(self, thread: str) -> bool:
         """True once for each thread: its operator is to be warned."""

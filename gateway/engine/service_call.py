@@ -84,7 +84,7 @@ class ServiceCallLoop(msgspec.Struct):
             try:
                 if context.thread.lost:
                     raise AdapterError(ErrorClass.HANDLE_EXPIRED, "the handle was lost in an earlier turn")
-                with context.runtime.breakers.observed(run.agent, context.runtime.observer) as sent:
+                with context.runtime.service_call(run.agent) as sent:
                     if again is not None and isinstance(adapter, CanResume):
                         return await self._listen(adapter.resume(self._goes_on(request), again), sent)
                     return await self._listen(adapter.call(request), sent)
@@ -141,9 +141,11 @@ class ServiceCallLoop(msgspec.Struct):
     async def _listen(self, stream: AsyncGenerator[AdapterEvent, None], sent: BackendRequest) -> None:
         machine, thread, executor = self.context.machine, self.context.thread, self.executor
         static = ownership.is_static(thread)
-        self._phase = CallProgress.SENT
+        self._phase, heard = CallProgress.SENT, sent.heard
         async with aclosing(stream) as events:
             async for event in events:
+                if heard is not None:
+                    heard()
                 if type(event) is StartedOver:
                     self._begin_again()
                     continue

@@ -153,8 +153,11 @@ class ToolRounds(msgspec.Struct):
                             self.executor.publish(command.update)
 
             runtime = self.context.runtime
-            began = runtime.clock.monotonic()
-            settled = await invoke(tool, call, run.live.context_id, run.caller.principal, progress)
+            began, number = runtime.clock.monotonic(), runtime.tools.begin(tool.identity)
+            try:
+                settled = await invoke(tool, call, run.live.context_id, run.caller.principal, progress)
+            finally:
+                runtime.tools.end(number)
             outcome = "consent" if isinstance(settled, ConsentNeeded) else settled.status
             took = runtime.clock.monotonic() - began
             runtime.observer.tool_ended(run.agent.name, tool.identity, outcome, took)

@@ -32,6 +32,7 @@ class BacklogWatch:
         observer.watch("deletions_due", "Conversations that backends have still to delete.", self._deletions, "state")
         observer.watch("pushes_owed", "Push configurations with something to deliver.", self._owed)
         observer.watch("push_receivers_failing", "Receivers that have not taken the latest post.", self._failing)
+        observer.watch("turns_put_aside", "Turns that no process tries any more.", self._aside)
 
     async def run(self) -> None:
         """Never returns."""
@@ -64,3 +65,7 @@ class BacklogWatch:
     def _failing(self) -> Iterator[tuple[Labels, float]]:
         if self._latest is not None:
             yield (), self._latest.failing
+
+    def _aside(self) -> Iterator[tuple[Labels, float]]:
+        if self._latest is not None:
+            yield (), self._latest.aside

@@ -74,15 +74,15 @@ class PushTests:
         same((await _due(ledger, excluded=("hook.example",)), await _due(ledger, excluded=("other",))), ([], [0]))
 
     async def test_what_is_owed_to_receivers_and_backends_is_counted(self, ledger: Ledger) -> None:
-        same(await ledger.backlog(), Backlog(0, 0, 0, 0))
+        same(await ledger.backlog(), Backlog(0, 0, 0, 0, 0))
         number = await _first(ledger)
         await ledger.commit(_event(number), DeleteOrphan("thread-1", "echo", "resp-1", 1300))
-        same(await ledger.backlog(), Backlog(1, 0, 1, 0))
+        same(await ledger.backlog(), Backlog(1, 0, 1, 0, 0))
         [job] = await ledger.deletions(10)
         await ledger.commit(MoveDeletion(job.job, job.due_at, None, 8))
         await ledger.commit(ClaimPush(*_KEY, 0, 5000))
         await ledger.commit(FailPush(*_KEY, 5000, 9000, PushState.ACTIVE, 1, "HTTP 500"))
-        same(await ledger.backlog(), Backlog(0, 1, 1, 1))
+        same(await ledger.backlog(), Backlog(0, 1, 1, 1, 0))
 
     async def test_a_claimed_delivery_belongs_to_its_process_until_the_claim_expires(self, ledger: Ledger) -> None:
         number = await _first(ledger)

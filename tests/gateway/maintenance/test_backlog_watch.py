@@ -25,7 +25,7 @@ class Ledger:
     async def backlog(self) -> Backlog:
         if self.away:
             raise LedgerUnavailable("the disk is gone")
-        return Backlog(3, 1, 4, 2)
+        return Backlog(3, 1, 4, 2, 5)
 
     async def sizes(self) -> Sizes:
         return {"database": 4096, "wal": 8}

@@ -130,7 +130,7 @@ MOVE_WITHDRAWAL = Statement('MOVE_WITHDRAWAL', 'move a withdrawal that is due', 
 END_WITHDRAWAL = Statement('END_WITHDRAWAL', 'end a withdrawal', 'DELETE FROM withdrawal WHERE withdrawal.id = ?', None, ('job',))
 API_KEY = Query('API_KEY', 'SELECT api_key.digest, api_key.name, api_key.prefix, api_key.principal, api_key.tenant, api_key.admin, api_key.created_at, api_key.expires_at, api_key.revoked_at FROM api_key WHERE api_key.digest = :digest')
 API_KEYS = Query('API_KEYS', 'SELECT api_key.digest, api_key.name, api_key.prefix, api_key.principal, api_key.tenant, api_key.admin, api_key.created_at, api_key.expires_at, api_key.revoked_at FROM api_key ORDER BY api_key.created_at, api_key.name')
-BACKLOG = Query('BACKLOG', 'SELECT (SELECT count(*) AS count_1 FROM delete_job WHERE delete_job.due_at > 0) AS anon_1, (SELECT count(*) AS count_2 FROM delete_job WHERE delete_job.due_at IS NULL) AS anon_2, (SELECT count(*) AS count_3 FROM push_config WHERE push_config.due_at IS NOT NULL) AS anon_3, (SELECT count(DISTINCT push_config.host) AS count_4 FROM push_config WHERE push_config.due_at IS NOT NULL AND push_config.attempts > 0) AS anon_4')
+BACKLOG = Query('BACKLOG', 'SELECT (SELECT count(*) AS count_1 FROM delete_job WHERE delete_job.due_at > 0) AS anon_1, (SELECT count(*) AS count_2 FROM delete_job WHERE delete_job.due_at IS NULL) AS anon_2, (SELECT count(*) AS count_3 FROM push_config WHERE push_config.due_at IS NOT NULL) AS anon_3, (SELECT count(DISTINCT push_config.host) AS count_4 FROM push_config WHERE push_config.due_at IS NOT NULL AND push_config.attempts > 0) AS anon_4, (SELECT count(*) AS count_5 FROM turn WHERE turn.ended_at IS NULL AND turn.tries >= 4) AS anon_5')
 SECRET = Query('SECRET', 'SELECT secret.value FROM secret WHERE secret.name = :name')
 SCHEMA_VERSION = Query('SCHEMA_VERSION', 'SELECT version_num FROM alembic_version')
 EXPORTED_CONTEXT = Query('EXPORTED_CONTEXT', 'SELECT context.id, context.public_id, context.state, context.created_at, context.last_used_at FROM context WHERE context.tenant = :tenant AND context.principal = :principal AND context.public_id = :public_id')
@@ -320,7 +320,7 @@ SCHEMA = (
     'CREATE TABLE duty ( name TEXT NOT NULL, holder TEXT NOT NULL, until INTEGER NOT NULL, CONSTRAINT pk_duty PRIMARY KEY (name) ) STRICT',
     'CREATE TABLE quota_use ( process TEXT NOT NULL, until INTEGER NOT NULL, callers TEXT NOT NULL, CONSTRAINT pk_quota_use PRIMARY KEY (process) ) STRICT',
     'CREATE INDEX ix_turn_cancel_asked ON turn (process) WHERE ended_at IS NULL AND cancel_asked = 1',
-    "CREATE TABLE turn_note ( turn TEXT NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL, detail TEXT NOT NULL, CONSTRAINT pk_turn_note PRIMARY KEY (turn, at), CONSTRAINT ck_turn_note_ck_turn_note_kind CHECK (kind IN ('taken-over')), CONSTRAINT fk_turn_note_turn FOREIGN KEY(turn) REFERENCES turn (id) ON DELETE CASCADE ) STRICT",
+    "CREATE TABLE turn_note ( turn TEXT NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL, detail TEXT NOT NULL, CONSTRAINT pk_turn_note PRIMARY KEY (turn, at), CONSTRAINT ck_turn_note_kind CHECK (kind IN ('taken-over')), CONSTRAINT fk_turn_note_turn FOREIGN KEY(turn) REFERENCES turn (id) ON DELETE CASCADE ) STRICT",
     "CREATE INDEX ix_turn_failed ON turn (ended_at) WHERE status = 'failed'",
 )
 VERSION = '0012'

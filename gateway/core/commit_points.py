@@ -11,7 +11,6 @@ from gateway.ledger.tasks import EventRow, Finish, Usage
 from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.tool_calls import ToolEnds
 
-
 LONGEST_DETAIL = 2000
 """Characters of the operator's text of a failure that are stored."""
 

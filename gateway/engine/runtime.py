@@ -172,8 +172,8 @@ class Pace(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Runtime:
-    """`holder` is the id of this process, `lease` the length of its leases in seconds. `calls` and `tools` are the service calls
-    and the tool calls under way."""
+    """`holder` is the id of this process, `lease` the length of its leases in seconds. `calls` and `tools` are the service
+    calls and the tool calls under way."""
 
     ledger: Ledger
     clock: Clock

@@ -49,10 +49,10 @@ class TurnFailed(Exception):
 class TurnContext:
     """The values of one turn that the parts of the engine share. `tools` are the rules for the tools of the service
     call, `view` is the part of the conversation that the call carries, `attempt` the number of its next try, `call` the
-    names that the current try has told, `first_at` the time of the first that came of its answer. `doubt` is the part of the conversation that the call does without after
-    a refusal. `doubtful` is an earlier turn of the thread on which the backend may still be at work: it has to be looked
-    up again before any request after this one, unless this one is accepted. `base` is the handle at which the turn began.
-    The times of the task are times of `clock`."""
+    names that the current try has told, `first_at` the time of the first that came of its answer. `doubt` is the part of
+    the conversation that the call does without after a refusal. `doubtful` is an earlier turn of the thread on which the
+    backend may still be at work: it has to be looked up again before any request after this one, unless this one is
+    accepted. `base` is the handle at which the turn began. The times of the task are times of `clock`."""
 
     __slots__ = (
         "attempt",

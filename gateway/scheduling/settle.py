@@ -153,7 +153,11 @@ class _Settlement(msgspec.Struct, frozen=True):
         output, number = await self._shown(turns[-1] if turns else None, message)
         thread = await self._thread()
         over = Withdraw(task.id, now)
-        before: tuple[CommitPoint, ...] = (*self.fence, *self._tool_ends(thread, now), *await self._rewinds(thread, now))
+        before: tuple[CommitPoint, ...] = (
+            *self.fence,
+            *self._tool_ends(thread, now),
+            *await self._rewinds(thread, now),
+        )
         events: list[bytes] = []
         for update in self._call_updates(output):
             output.apply(update)

@@ -79,7 +79,8 @@ async def test_a_failed_service_call_keeps_what_its_operator_is_told(core: Core)
 
 
 async def test_an_epoch_says_why_it_began(core: Core) -> None:
-    core.agent(ScriptedAdapter(BR, says("a", "r1"), [AdapterError(ErrorClass.HANDLE_EXPIRED, "gone")], says("b", "r2")))
+    gone = AdapterError(ErrorClass.HANDLE_EXPIRED, "gone")
+    core.agent(ScriptedAdapter(BR, says("a", "r1"), [gone], says("b", "r2")), on_lost_handle="rebuild")
     await core.send("1", context="c")
     await core.send("2", context="c")
     assert query(core.path, EPOCHS) == [(1, "closed", "message"), (2, "open", "handle-expired")]

@@ -106,6 +106,7 @@ def filled(make: Callable[[str], Store], tmp_path: Path) -> Filled:
             connection.execute(
                 "INSERT INTO withdrawal VALUES ('w', 'echo', 'thread', ?, 'run', 7, 0)", (f"\ufdd0{ODD}",)
             )
+            connection.execute("INSERT INTO turn_note SELECT id, 7, 'taken-over', ? FROM turn LIMIT 1", (ODD,))
             connection.execute("UPDATE thread SET adapter_secret = ?, adapter_state = ''", ('"sealed\\u0000"',))
             connection.execute("UPDATE push_config SET id = ? || id", (ODD,))
             connection.commit()

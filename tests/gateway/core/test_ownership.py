@@ -242,7 +242,7 @@ def test_only_a_chain_is_rewound_to_before_a_failed_turn(
 
 def test_what_a_lost_unit_led_to_is_nobodys() -> None:
     kept = replace(COMPLETE, handle_out="r1")
-    adopted = epoch(thread(G), "old", BR, "x1")
+    adopted = epoch(thread(G), "old", BR, "x1", why="adopted", now=5)
     assert abandoned_handles(thread(BR, "r1"), (kept, Release("th", "me"))) == []
     assert abandoned_handles(thread(BR, "r1"), (COMPLETE, adopted, DeleteOrphan("th", "echo", "r9", 0))) == [
         "r2",

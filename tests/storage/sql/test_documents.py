@@ -121,15 +121,16 @@ def test_every_column_is_exported_or_excluded_on_purpose() -> None:
     known = {
         "context": "id public_id state created_at last_used_at",
         "thread": "id context agent epoch storage_owner handle_kind handle clean_handle generation state state_version "
-        "adapter_state",
+        "adapter_state began_at began_by",
         "task": "id context agent visible created_at last_event state status_at status_message",
         "turn": "id task thread number base_generation status failure_class displaced accepted_at ended_at last_event messages "
-        "artifacts usage",
+        "artifacts usage started_at",
         "input": "turn ordinal message_id digest key_kind key received_at event payload",
         "service_call": "id turn round attempt status error_class handle_in pending_handle handle_out prepared_at ended_at "
-        "usage weight run",
+        "usage weight run first_at",
         "tool_call": "id service_call sequence external_id name executor server status digest approval_required "
-        "approval_decision approval_by approval_at approval_expires_at approval_consumed_at arguments outcome",
+        "approval_decision approval_by approval_at approval_expires_at approval_consumed_at arguments outcome "
+        "asked_at started_at ended_at",
         "history_item": "thread position turn input service_call tool_call kind provider_id item_group replayable sent_in "
         "payload refused_in",
         "event": "task last first payload",
@@ -137,7 +138,20 @@ def test_every_column_is_exported_or_excluded_on_purpose() -> None:
     tables = {
         name: table
         for name, table in Row.metadata.tables.items()
-        if name not in {"api_key", "secret", "delete_job", "withdrawal", "process", "duty", "quota_use", "push_config"}
+        if name
+        not in {
+            *(
+                "api_key",
+                "secret",
+                "delete_job",
+                "withdrawal",
+                "process",
+                "duty",
+                "quota_use",
+                "push_config",
+                "turn_note",
+            ),
+        }
     }
     assert {
         name: [column.name for column in table.columns if column.name not in NOT_EXPORTED.get(name, set())]

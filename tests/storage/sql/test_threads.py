@@ -26,6 +26,8 @@ async def test_a_new_epoch_keeps_the_row_that_lives_and_sets_aside_what_it_was(d
                 "clean_handle": None,
                 "adapter_state": None,
                 "state": "open",
+                "began_at": 1,
+                "began_by": "lost",
             },
             "thread-1-old": {
                 "id": "thread-1-old",
@@ -39,6 +41,8 @@ async def test_a_new_epoch_keeps_the_row_that_lives_and_sets_aside_what_it_was(d
                 "generation": 3,
                 "state": "closed",
                 "adapter_state": '{"seen":1}',
+                "began_at": 1000,
+                "began_by": "message",
             },
         }
     }

@@ -53,6 +53,8 @@ async def test_a_first_message_makes_context_thread_task_and_turn_in_one_commit(
                 "handle_kind": "rotating",
                 "generation": 0,
                 "state": "open",
+                "began_at": 1000,
+                "began_by": "message",
             }
         },
         "task": {
@@ -198,7 +200,7 @@ async def test_the_first_preparation_takes_the_lease_and_raises_the_generation(d
     assert await database.changed_by(PREPARE) == {
         "thread": {"thread-1": {"generation": 1, "lease_holder": "process-1", "lease_until": 9000}},
         "task": {"task-1": {"state": "TASK_STATE_WORKING", "status_at": 1100}},
-        "turn": {"turn-1": {"status": "running", "base_generation": 1}},
+        "turn": {"turn-1": {"status": "running", "base_generation": 1, "started_at": 1100}},
         "service_call": {
             "call-1": {
                 "id": "call-1",

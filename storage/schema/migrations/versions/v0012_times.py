@@ -33,7 +33,7 @@ def upgrade() -> None:
         sa.Column("at", _BIG, nullable=False),
         sa.Column("kind", _TEXT, nullable=False),
         sa.Column("detail", _TEXT, nullable=False),
-        sa.CheckConstraint("kind IN ('taken-over')", name="ck_turn_note_kind"),
+        sa.CheckConstraint("kind IN ('taken-over')", name="kind"),
         sa.PrimaryKeyConstraint("turn", "at", name="pk_turn_note"),
         sa.ForeignKeyConstraint(["turn"], ["turn.id"], name="fk_turn_note_turn", ondelete="CASCADE"),
         sqlite_strict=True,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from msgspec.structs import replace
 
 from gateway.a2a import tool_calls
 from gateway.a2a.model import (
@@ -79,17 +80,19 @@ from tests.support.scripted_tools import ScriptedTools
 G = Ownership(StorageOwner.GATEWAY, HandleKind.NONE)
 BR = Ownership(StorageOwner.BACKEND, HandleKind.ROTATING)
 NOW = "2026-11-20T10:00:00.000Z"
+START = 1_795_168_800_000
 OFFERED = asyncio.run(ScriptedTools({"one": 1}).offered())
 FILE = Part(raw="AA==", media_type="image/png")
 DONE = CallCompleted()
 CALL = ToolCallReady("c", "add", '{"a":1}', handled=True)
 ENDED = EndTurn(TurnStatus.COMPLETED, TaskState.COMPLETED)
+ADDED = NewToolCall("call_id-1", 0, "c", "add", '{"a":1}', "backend", ToolCallStatus.COMPLETED, "3", asked_at=START)
 
 
 def turn(ownership: Ownership = G, **facts: Any) -> TurnMachine:
     numbers = count(1)
     clock = Clock(
-        now=lambda: 1_795_168_800_000,
+        now=lambda: START,
         monotonic=lambda: 0.0,
         new_id=lambda: f"id-{next(numbers)}",
         correlation_id=lambda: "c0ffee",
@@ -315,7 +318,7 @@ def test_a_tool_call_is_shown_from_its_name_to_its_result() -> None:
                 NewItem(OutputItem("c", "3"), None, "call_id-1"),
                 NewItem(text("three")),
             ),
-            (NewToolCall("call_id-1", 0, "c", "add", '{"a":1}', "backend", ToolCallStatus.COMPLETED, "3"),),
+            (replace(ADDED, started_at=START, ended_at=START),),
         ),
         ENDED,
     ]
@@ -349,9 +352,7 @@ def test_a_caller_who_is_shown_no_tool_calls_gets_none_and_the_ledger_all() -> N
         answers(Part(text="three"), append=False)
     ]
     assert kept(commands) == [CallItem("c", "add", '{"a":1}', True), OutputItem("c", "3"), text("three")]
-    assert closed(commands).tool_calls == (
-        NewToolCall("call_id-1", 0, "c", "add", '{"a":1}', "backend", ToolCallStatus.COMPLETED, "3"),
-    )
+    assert closed(commands).tool_calls == (replace(ADDED, started_at=START, ended_at=START),)
 
 
 def test_what_is_masked_on_the_wire_is_whole_in_the_ledger() -> None:
@@ -415,7 +416,7 @@ def test_a_call_that_the_backend_ran_and_never_answered_is_closed_as_unknown() -
 def test_a_call_that_was_only_announced_is_closed_as_never_made() -> None:
     commands = play(turn(), ToolCallAnnounced("c", "add"), DONE)
     assert closed(commands).tool_calls == (
-        NewToolCall("call_id-1", 0, "c", "add", "", "backend", ToolCallStatus.CANCELLED, None),
+        replace(ADDED, arguments="", status=ToolCallStatus.CANCELLED, outcome=None, ended_at=START),
     )
     assert kept(commands) == []
     assert commands[-1] == ENDED
@@ -438,7 +439,16 @@ def test_a_call_that_nobody_answers_is_refused_and_the_turn_fails(
             NewItem(CallItem("c", "add", "{}", handled), None, "call_id-1"),
             NewItem(OutputItem("c", refusal, error=True), None, "call_id-1", unsent=ownership is BR),
         ),
-        (NewToolCall("call_id-1", 0, "c", "add", "{}", "gateway", ToolCallStatus.NOT_FOUND, refusal),),
+        (
+            replace(
+                ADDED,
+                arguments="{}",
+                executor="gateway",
+                status=ToolCallStatus.NOT_FOUND,
+                outcome=refusal,
+                ended_at=START,
+            ),
+        ),
     )
     why = agent(
         "id-4",

@@ -9,7 +9,7 @@ from gateway.ports.conversation import Ownership
 from tests.scenarios.test_approvals import PAY, asked, reply, setup, start, yes
 from tests.scenarios.test_tool_loop import ALL, adapter_of, asks, call
 from tests.support.core import Core, query
-from tests.support.scripted import BR, G, ScriptedAdapter, says
+from tests.support.scripted import BR, G, Script, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
 
 TOOL = "SELECT asked_at, started_at, ended_at FROM tool_call ORDER BY asked_at"
@@ -44,7 +44,7 @@ async def test_a_tool_of_the_gateway_has_the_times_at_which_it_was_asked_for_sta
 
 async def test_a_tool_of_the_backend_has_the_times_at_which_the_backend_told_of_it(core: Core) -> None:
     core.time.step = 1
-    ran = [call("c1", handled=True), ToolResultReady("c1", "3")]
+    ran: Script = [call("c1", handled=True), ToolResultReady("c1", "3")]
     core.agent(ScriptedAdapter(BR, [*ran, *says("done")]))
     await core.send("hi")
     assert_in_order(*one(core, TOOL))

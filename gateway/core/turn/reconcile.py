@@ -149,7 +149,9 @@ def _completed(
     thread, call = unknown.thread, unknown.call
     version = unknown.agent.adapter.ownership.state_version
     secret = unknown.seal(end.secret)
-    complete = commit_points.complete(thread, call.turn, call.id, end, sent, version, clock.now(), secret=secret)
+    complete = commit_points.complete(
+        thread, call.turn, call.id, end, sent, version, clock.now(), secret=secret, first_at=None
+    )
     kept = () if end.handle is None else (KeepHandle(thread.id, end.handle),)
     return (MarkSynced(thread.id, thread.generation), complete, *kept)
 

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.app.application import Gateway, running
 from gateway.app.grpc_port import open_grpc
+from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
 from gateway.engine.runtime import Pace
@@ -58,11 +59,12 @@ async def local_gateway(
     settings: str = "",
     clock: Clock | None = None,
     registry: Registry | None = None,
+    tapped: Callable[[GatewayConfig], Registry] | None = None,
     pace: Pace | None = None,
     grpc: bool = False,
 ) -> AsyncIterator[Local]:
     """Runs a gateway on a free loopback port. `agents` is the YAML below `agents:`, `settings` that of other sections. With
-    `grpc` it serves gRPC on another."""
+    `grpc` it serves gRPC on another. `tapped` makes a registry for the configuration."""
     front = _Front()
     plugins = registry or Registry()
     port = {"server.grpc.port": 0} if grpc else {}
@@ -80,6 +82,7 @@ async def local_gateway(
         if server is not None:
             bound = config.server.bound_to(config.server.port, server.port)
             config = config.model_copy(update={"server": bound})
+        plugins = plugins if tapped is None else tapped(config)
         gateway = await stack.enter_async_context(running(config, plugins, clock, pace))
         if server is not None:
             await stack.enter_async_context(gateway.serving_grpc(server))

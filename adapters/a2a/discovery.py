@@ -38,6 +38,8 @@ class Discovery:
         self._failures = failures
         self._signing = signing
         self._found: Agent | None = None
+        # A tap hears HTTP, and no gRPC.
+        self._transports = tuple(each for each in TRANSPORTS if each != Transport.GRPC) if http.tapped else TRANSPORTS
 
     async def agent(self) -> Agent:
         """Raises: AdapterError."""
@@ -95,9 +97,10 @@ class Discovery:
 
     def _choose(self, found: dict[str, Json]) -> Endpoint:
         try:
-            return card.choose(found, self._settings, TRANSPORTS)
+            return card.choose(found, self._settings, self._transports)
         except NoInterface as error:
-            raise self._failures.error(ErrorClass.NOT_SERVED, str(error)) from error
+            unheard = "; gRPC is neither recorded nor replayed" if self._http.tapped else ""
+            raise self._failures.error(ErrorClass.NOT_SERVED, f"{error}{unheard}") from error
 
     def _at(self, endpoint: Endpoint) -> Agent:
         return Agent(endpoint, self._open(endpoint), self._failures, self._settings.poll)

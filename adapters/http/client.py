@@ -29,6 +29,7 @@ from gateway.a2a.model import Json
 from gateway.foundation.route import DIRECT, Route
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ports.adapter import AdapterError, ErrorClass
+from gateway.ports.wire import Player, Tap, take_tap
 
 SUCCESS = range(200, 300)
 
@@ -81,11 +82,13 @@ class HttpClient:
     ) -> None:
         """`headers` go with every request: the family's credentials, its version. Those of `route` go besides, and
         in their place where they have the same name. `signing` makes more headers for each request, and ends with the
-        client if it is a Credential."""
+        client if it is a Credential. A tap that is offered now has all exchanges of the client."""
         self._ca, self._proxy = route.ca, route.proxy
         self._failures = failures
         self._faults = Faults(failures, route.proxy)
-        self._signing = signing
+        self._tap = take_tap()
+        # A replay needs no credentials, and has none.
+        self._signing = None if isinstance(self._tap, Player) else signing
         self._between_bytes = timeouts.between_bytes
         self._timeout = aiohttp.ClientTimeout(connect=timeouts.connect, sock_read=timeouts.first_byte)
         own = {
@@ -210,6 +213,11 @@ class HttpClient:
         """
         return WebSocket(partial(self._shake_hands, url, handle, headers), self._failures)
 
+    @property
+    def tapped(self) -> bool:
+        """Whether its exchanges are recorded, or answered from a recording."""
+        return self._tap is not None
+
     async def aclose(self) -> None:
         for session in (self._handshakes, self._session):
             if session is not None:
@@ -312,6 +320,8 @@ class HttpClient:
     async def _shake_hands(
         self, url: str, handle: str | None, headers: Mapping[str, str] | None, *, renewable: bool = True
     ) -> aiohttp.ClientWebSocketResponse:
+        if self._tap is not None:
+            raise self._failures.error(ErrorClass.UNREACHABLE, "a WebSocket is neither recorded nor replayed")
         url = str(readable(url.replace("ws", "http", 1) if url.startswith("ws") else url, self._failures))
         signed = await self._signing("GET", url, b"") if self._signing is not None else _NO_HEADERS
         sent = self._merged(url, {"Accept": _ANY}, headers or _NO_HEADERS, signed)
@@ -348,16 +358,24 @@ class HttpClient:
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            # The defaults of aiohttp: 100 connections, cookies kept, five minutes in all.
-            self._session = aiohttp.ClientSession(
-                connector=Connector(self._ca),
-                headers=self._session_headers,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                timeout=self._timeout,
-                trust_env=False,
-            )
+            self._session = self._new_session() if self._tap is None else self._tapped_session(self._tap)
         return self._session
+
+    def _new_session(self) -> aiohttp.ClientSession:
+        # The defaults of aiohttp: 100 connections, cookies kept, five minutes in all.
+        return aiohttp.ClientSession(
+            connector=Connector(self._ca),
+            headers=self._session_headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            timeout=self._timeout,
+            trust_env=False,
+        )
+
+    def _tapped_session(self, tap: Tap) -> aiohttp.ClientSession:
+        from adapters.http.tapped import tapped
+
+        return tapped(self._new_session, tap)
 
     def _open_handshakes(self) -> aiohttp.ClientSession:
         """The session of handshakes, over the same connector."""

@@ -2,14 +2,11 @@
 no secret stays in a text.
 """
 
-import base64
-import html
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from urllib.parse import quote, quote_plus
 
 import msgspec
 
@@ -17,10 +14,10 @@ from gateway.a2a import nesting
 from gateway.a2a.model import Json
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import parse_retry_after
+from gateway.foundation.spellings import SHORTEST_SECRET, spellings
 from gateway.ports.adapter import AdapterError, ErrorClass
 
 _DETAIL_LIMIT = 300
-_SHORTEST_SECRET = 4
 _PASSING_SECRETS = 16
 """More than the tokens of one adapter that are good at the same time."""
 
@@ -97,7 +94,7 @@ def nothing_sent() -> Iterator[None]:
 
 class Failures:
     """Makes the errors of one adapter. `secrets` are masked wherever a backend quotes them, but those of fewer than
-    `_SHORTEST_SECRET` characters: anybody can guess these, and they are parts of many words.
+    `SHORTEST_SECRET` characters: anybody can guess these, and they are parts of many words.
 
     A family overrides `class_of`, `is_about` and `is_about_settings` for its own words.
     """
@@ -196,18 +193,9 @@ class Failures:
         return ErrorClass.NOT_SERVED if kind is ErrorClass.REJECTED and self.is_about_settings(error) else kind
 
 
-def _spellings(secret: str) -> Iterator[str]:
-    """The secret as it is, and as a service may quote it: in JSON, in HTML, in an address, in Base64."""
-    yield secret
-    yield msgspec.json.encode(secret).decode()[1:-1]
-    yield from (html.escape(secret, quote=False), html.escape(secret))
-    yield from (quote(secret, safe=""), quote_plus(secret))
-    yield base64.b64encode(secret.encode()).decode().rstrip("=")
-
-
 def _pattern(secrets: Iterable[str]) -> re.Pattern[str] | None:
     # The longest first: another may be a part of it.
-    spelt = {form for secret in secrets if len(secret) >= _SHORTEST_SECRET for form in _spellings(secret)}
+    spelt = {form for secret in secrets if len(secret) >= SHORTEST_SECRET for form in spellings(secret)}
     known = sorted(spelt, key=len, reverse=True)
     patterns = [re.escape(secret) for secret in known]
     # A vendor that masks a key still shows its beginning.

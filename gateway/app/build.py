@@ -66,7 +66,7 @@ def build_sources(config: GatewayConfig, registry: Registry) -> dict[str, Attach
 def build_source(name: str, tool: ToolConfig, registry: Registry) -> AttachedSource:
     """Builds the source of one entry. Raises: ValueError, as `build_sources` does."""
     try:
-        source = registry.tool_source(tool.type, tool.settings)
+        source = registry.source(tool)
     except ValueError as error:
         raise ValueError(f"tools.{name}: {error}") from error
     return AttachedSource(name, tool.type, source, tool.allow, tool.timeout, tool.required, tool.max_result)
@@ -101,7 +101,7 @@ def build_agent(
     """Builds one agent; `signer` signs its cards. Raises: ValueError, as `build_agents` does."""
     try:
         factory = registry.factory(agent.type)
-        adapter = factory.build(agent.settings)
+        adapter = registry.adapter(agent)
         check_window(agent.history, adapter.ownership.owner)
         policies = _policies(agent, config, direct_replies=factory.direct_replies(agent.settings))
         wrong = contradiction(agent.history.owner, adapter.ownership, policies)

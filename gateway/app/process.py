@@ -20,6 +20,7 @@ from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid
 from gateway.config.storage import StorageConfig
+from gateway.engine.runtime import Pace
 from gateway.foundation.tasks import Wait, first_of
 from gateway.http.server import HttpServer, Signals, listen
 
@@ -38,12 +39,15 @@ async def serve(
     on_ready: Callable[[str], None],
     reload: Callable[[], GatewayConfig] | None = None,
     orders: "Orders | None" = None,
+    registry: Registry | None = None,
+    pace: Pace | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains. `on_ready` gets the URL under which this machine reaches
     the gateway.
 
     `reload` reads the configuration again, at every SIGHUP and in a thread; it raises ConfigInvalid. With `orders` this process
-    is one of several on the ports that they name.
+    is one of several on the ports that they name. `registry` makes the agents and the sources of tools, `pace` is that of their
+    retries.
 
     Raises: OSError when the address cannot be bound, ConfigInvalid as `open_grpc`, ValueError and LedgerUnavailable as
     `running`.
@@ -59,7 +63,7 @@ async def serve(
         served = on_ports(at, bound.getsockname()[1], None if grpc is None else grpc.port)
         signals = orders or Signals()
         async with (
-            running(served, Registry(), on_built=partial(_log_built, served)) as gateway,
+            running(served, registry or Registry(), pace=pace, on_built=partial(_log_built, served)) as gateway,
             nullcontext() if grpc is None else gateway.serving_grpc(grpc),
         ):
             server = HttpServer(gateway.app, bound, served.limits.stream_blocked, gateway.log_refused)

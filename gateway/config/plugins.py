@@ -4,15 +4,20 @@ the scheme of a storage URL. Law: a plug-in is loaded at its first use."""
 from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
-from typing import Annotated, Any, NoReturn, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model
 
 from gateway.ledger.port import AnyLedgerFactory, LedgerFactory
-from gateway.ports.adapter import AdapterFactory, AnyAdapterFactory
+from gateway.ports.adapter import Adapter, AdapterFactory, AnyAdapterFactory
 from gateway.ports.targets import Shorthand
 from gateway.ports.tools import AnyToolFactory, ToolFactory, ToolSource
+
+if TYPE_CHECKING:
+    from gateway.config.agents import AgentConfig
+    from gateway.config.tools import ToolConfig
 
 ADAPTERS = "a2a_gateway.adapters"
 TARGETS = "a2a_gateway.targets"
@@ -43,7 +48,9 @@ class InstalledShorthand(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """The installed plug-ins."""
+    """The installed plug-ins. `recordings` is the folder with what they send and get, None where nothing is recorded."""
+
+    recordings: Path | None = None
 
     def adapters(self) -> tuple[InstalledAdapter, ...]:
         """All of them, by type. This imports the module of each."""
@@ -92,6 +99,11 @@ class Registry:
         """Raises: ValueError for an unknown type or a plug-in that cannot be used."""
         return _adapter_factory(kind)
 
+    def adapter(self, agent: "AgentConfig") -> Adapter:
+        """Raises: ValueError as `factory`, and for contradictory settings."""
+        adapter: Adapter = self.factory(agent.type).build(agent.settings)
+        return adapter
+
     def tool_factory(self, kind: str) -> AnyToolFactory:
         """Raises: as `factory`."""
         return _plug_in(TOOLS, kind, ToolFactory)
@@ -99,6 +111,10 @@ class Registry:
     def tool_source(self, kind: str, settings: BaseModel) -> ToolSource:
         """Raises: ValueError for settings that cannot work."""
         return self.tool_factory(kind).build(settings)
+
+    def source(self, tool: "ToolConfig") -> ToolSource:
+        """Raises: as `tool_source`."""
+        return self.tool_source(tool.type, tool.settings)
 
     def ledger(self, url: str) -> AnyLedgerFactory:
         """The ledgers of a URL, or of its scheme. Raises: ValueError for one that no plug-in serves."""

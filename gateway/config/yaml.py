@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -112,6 +113,21 @@ class References(msgspec.Struct, frozen=True):
         whole = _REFERENCE.fullmatch(text)
         reference = f"${{{whole[1].partition(':-')[0]}}}" if whole and whole[1] else None
         return _REFERENCE.sub(value, text), reference, tuple(failures)
+
+    def values(self, text: str) -> frozenset[str]:
+        """What stands outside of a text that refers to it, its comments included: neither defaults nor what is not there."""
+        found = set()
+        for match in _REFERENCE.finditer(text):
+            body = match[1] or ""
+            with suppress(ValueError):
+                found.add(self._value(body) if body.startswith("file:") else self.env.get(body.partition(":-")[0], ""))
+        return frozenset(found)
+
+    def missing(self, text: str) -> tuple[str, ...]:
+        """The variables of the references in a text that have no value and no default."""
+        named = (_VARIABLE.fullmatch(match[1] or "") for match in _REFERENCE.finditer(text))
+        needed = [match[1] for match in named if match is not None and match[2] is None]
+        return tuple(name for name in dict.fromkeys(needed) if not self.env.get(name, "").strip())
 
     def _value(self, body: str | None) -> str:
         if body is None:

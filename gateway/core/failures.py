@@ -37,6 +37,7 @@ _TEXTS: dict[str, str] = {
     ErrorClass.INTERRUPTED: "The agent's backend ended its answer before it was complete.",
     ErrorClass.BACKEND_FAILED: "The agent's backend failed.",
     ErrorClass.CONTRACT_BROKEN: "The agent's backend gave an answer that cannot be used.",
+    ErrorClass.REPLAY_MISSING: "The gateway replays a recording, which has no answer to what was asked of the agent's backend.",
     ErrorClass.UNKNOWN: "The agent's backend failed for a reason that is not known.",
     RESTARTED: "The gateway stopped, or could not store what came, while this was running; "
     "the agent may have got the message all the same.",
@@ -114,9 +115,15 @@ def shown_finish(reason: str) -> str:
     return known if known in _FINISHES else OTHER_FINISH
 
 
-def safe_text(failure: str, correlation_id: str, retry_after: int | None = None, refused: Refused | None = None) -> str:
+def safe_text(
+    failure: str,
+    correlation_id: str,
+    retry_after: int | None = None,
+    refused: Refused | None = None,
+    hint: str = "",
+) -> str:
     """The text of a failure for the caller. `retry_after` as of `time_until_retry`; `refused` is the content that the backend
-    refused."""
+    refused; `hint` as of AdapterError."""
     text = _TEXTS.get(failure)
     if text is None:
         what = _CONTENTS[refused or "message"]
@@ -125,7 +132,8 @@ def safe_text(failure: str, correlation_id: str, retry_after: int | None = None,
             f"The agent's backend refused {what}: {_REASONS[failure]}. {left} left out of the conversation from now on."
         )
     later = f" It can be asked again in {retry_after} s." if retry_after is not None else ""
-    return f"{text}{later} (correlation id {correlation_id})"
+    more = f" {hint}" if hint else ""
+    return f"{text}{more}{later} (correlation id {correlation_id})"
 
 
 _TRIES = 3

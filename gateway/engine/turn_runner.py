@@ -31,6 +31,7 @@ from gateway.ledger.turns import Resume
 from gateway.ports.adapter import AdapterError
 from gateway.ports.capabilities import Ongoing
 from gateway.ports.conversation import UserItem
+from gateway.ports.wire import Occasion, occasion
 
 log = structlog.get_logger("gateway.engine.turn_runner")
 
@@ -52,12 +53,13 @@ class TurnRunner:
     async def run(self) -> None:
         """Raises: Conflict, LedgerUnavailable when the end could not be stored, which recovery does then. Parked."""
         run = self._run
+        occasion.set(self._occasion)
         try:
             async with asyncio.timeout(run.agent.policies.turn_timeout):
                 await self._rounds_and_calls()
         except AdapterError as error:
             wait = time_until_retry(error, self._context.runtime.breakers.rest(run.agent, error))
-            await self._fail(error.kind, error.detail, retry_after=wait, usage=error.usage)
+            await self._fail(error.kind, error.detail, retry_after=wait, usage=error.usage, hint=error.hint)
         except TurnFailed as error:
             if not self._paused:
                 await self._fail(error.failure, error.detail)
@@ -81,6 +83,10 @@ class TurnRunner:
             raise
         except FAULTS as error:  # the one place that turns any fault into a terminal state
             await self._fail(INTERNAL, repr(error), exc_info=True)
+
+    def _occasion(self) -> Occasion:
+        run = self._run
+        return Occasion(run.agent.name, run.live.context_id, run.live.id, run.turn, run.service_call)
 
     async def _rounds_and_calls(self) -> None:
         machine = self._context.machine
@@ -168,6 +174,7 @@ class TurnRunner:
         retry_after: int | None = None,
         usage: Json = None,
         stopped: bool | None = None,
+        hint: str = "",
     ) -> None:
         context, run, executor = self._context, self._run, self._executor
         machine = context.machine
@@ -185,7 +192,7 @@ class TurnRunner:
             # What the caller has said stands behind the outcomes.
             words = isinstance(next(reversed(context.view.items), None), UserItem)
             ended = machine.fail(
-                failure, correlation_id, retry_after, usage, detail=detail, words=words, stopped=stopped
+                failure, correlation_id, retry_after, usage, detail=detail, words=words, stopped=stopped, hint=hint
             )
             await executor.perform(ended)
         except (Conflict, LedgerUnavailable):

@@ -294,6 +294,7 @@ class ErrorClass(StrEnum):
     INTERRUPTED = "interrupted"
     BACKEND_FAILED = "backend-failed"
     CONTRACT_BROKEN = "contract-broken"
+    REPLAY_MISSING = "replay-missing"
     UNKNOWN = "unknown"
 
     @property
@@ -339,6 +340,7 @@ MEANINGS: Mapping[str, ErrorMeaning] = {
     ErrorClass.INTERRUPTED: ErrorMeaning(Processed.MAYBE, transient=True),
     ErrorClass.BACKEND_FAILED: ErrorMeaning(Processed.YES, transient=True),
     ErrorClass.CONTRACT_BROKEN: ErrorMeaning(Processed.YES, conclusive=True),
+    ErrorClass.REPLAY_MISSING: ErrorMeaning(Processed.NO, conclusive=True),
     ErrorClass.UNKNOWN: ErrorMeaning(Processed.MAYBE, transient=True),
 }
 """What an ErrorClass means: the only place that says so. Keyed by text, since stored calls name classes of the gateway too."""
@@ -353,8 +355,11 @@ class AdapterError(Exception):
     `retry_after` is in seconds; it is set when the backend named a time. `backend_down` says that a proxy in front of
     the backend reported it as down (502, 503, 504). `stale_connection` says that the request went on a kept connection
     that ended before any byte of an answer: the backend may have closed it before the request came. `usage` is the
-    report of tokens that a failed call brought, as in CallCompleted.
+    report of tokens that a failed call brought, as in CallCompleted. `hint` is what callers are told besides the text of the
+    class: the gateway's own words, and none of a backend.
     """
+
+    hint = ""
 
     def __init__(
         self,

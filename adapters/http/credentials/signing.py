@@ -8,6 +8,7 @@ from adapters.http.failures import Failures
 from adapters.http.settings import Timeouts
 from adapters.http.signing import Signing
 from gateway.foundation.route import DIRECT, Route
+from gateway.ports.wire import offered
 
 AnyAuth = ApiKeyAuth | OAuth2Auth | EntraAuth | AwsAuth | None
 
@@ -24,7 +25,12 @@ def signing_of(auth: AnyAuth, failures: Failures, timeouts: Timeouts, route: Rou
 
     Raises: ValueError that says what is missing: a library, a region, a file.
     """
-    elsewhere = Route(route.ca, route.proxy)
+    # What a client of tokens sends and gets is nothing but secrets.
+    with offered(None):
+        return _signing_of(auth, failures, timeouts, Route(route.ca, route.proxy))
+
+
+def _signing_of(auth: AnyAuth, failures: Failures, timeouts: Timeouts, elsewhere: Route) -> Signing | None:
     match auth:
         case OAuth2Auth():
             return BearerToken(oauth2_token(auth, failures, timeouts, elsewhere), failures)

@@ -18,6 +18,7 @@ DEFAULT_FILE = Path("gateway.yaml")
 
 Approve: TypeAlias = Literal["ask", "yes", "no"]
 LogFormatName: TypeAlias = Literal["text", "json"]
+ReplaySpeed: TypeAlias = Literal["0", "1", "10"]
 LogLevelName: TypeAlias = Literal["debug", "info", "warning", "error"]
 StateName: TypeAlias = Literal[
     "submitted", "working", "completed", "failed", "canceled", "rejected", "input-required", "auth-required"
@@ -225,6 +226,22 @@ class ServeOptions:
     insecure: Annotated[
         bool,
         typer.Option("--insecure", help="Listen where other machines reach it, though nobody is asked who they are."),
+    ] = False
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Write what goes to backends and tools, and what comes, as files; secrets masked."
+        ),
+    ] = None
+    replay: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Answer from such files instead of asking backends and tools.")
+    ] = None
+    replay_speed: Annotated[
+        ReplaySpeed, typer.Option(metavar="0|1|10", help="Replay so much faster than it was; 0 waits for nothing.")
+    ] = "0"
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Exit with 1 where the replay had no answer, or a recording was not asked for."),
     ] = False
     log_format: Annotated[
         LogFormatName | None,

@@ -41,10 +41,12 @@ log = structlog.get_logger("gateway.cli.serve.serve")
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """`read` reads the configuration at every call; it raises ConfigInvalid. `text` is the equal file."""
+    """`read` reads the configuration at every call; it raises ConfigInvalid. `text` is the equal file, `folder` the place of
+    either."""
 
     name: str
     read: Callable[[], GatewayConfig]
+    folder: Path
     text: str = ""
 
 
@@ -65,6 +67,10 @@ def _serve(options: ServeOptions, orders: "Orders | None") -> None:
     """With `orders` as one of several processes. Raises: Stop."""
     with _trust_checked():
         source = _source(options)
+        if options.replay is not None:
+            from gateway.cli.serve.recording import stand_in
+
+            stand_in(_text(source), source.folder)
         try:
             config = read_config(source.read, None, insecure=options.insecure)
         except ConfigInvalid as error:
@@ -98,6 +104,10 @@ def _check(options: ServeOptions) -> None:
         problem = "--force goes with --save FILE: it writes over that file"
     elif options.save is not None and not options.targets:
         problem = "--save writes targets to a file, and there are none: serve TARGET --save FILE"
+    elif options.record is not None and options.replay is not None:
+        problem = "--record and --replay exclude each other: what is replayed is recorded already"
+    elif options.replay is None and (options.strict or options.replay_speed != "0"):
+        problem = "--strict and --replay-speed go with --replay DIR"
     else:
         return
     raise Stop(ExitCode.USAGE, f"serve: {problem}")
@@ -109,9 +119,14 @@ def _run(source: _Source, config: GatewayConfig, options: ServeOptions, orders: 
     level = logging.getLevelNamesMapping()[config.logs.level.upper()]
     configure_logging(level, form, None if orders is None else orders.number)
     announce = _announcement(config, options, form) if orders is None else orders.serves
+    is_tapped = options.record is not None or options.replay is not None
     count = worker_count(config, Registry()) if orders is None else 1
+    if is_tapped and count > 1:
+        raise Stop(ExitCode.USAGE, f"serve: {count} processes cannot share recordings: add --workers 1")
     try:
-        if count > 1:
+        if is_tapped:
+            _serve_tapped(source, config, options, announce)
+        elif count > 1:
             from gateway.cli.serve.workers import serve_by_workers
 
             serve_by_workers(config, options, count, announce)
@@ -129,6 +144,28 @@ def _run(source: _Source, config: GatewayConfig, options: ServeOptions, orders: 
         if not problems:
             raise Stop(ExitCode.CONFIG_INVALID, f"{source.name}: {error}") from error
         raise invalid(_located(source, options, problems)) from error
+
+
+def _serve_tapped(
+    source: _Source, config: GatewayConfig, options: ServeOptions, announce: Callable[[str], None]
+) -> None:
+    """Serves with a recording of what goes over the wire, or from one. Raises: as `serve`; Stop."""
+    from gateway.cli.serve.recording import tapped
+
+    reload = partial(read_config, source.read, config, insecure=options.insecure)
+    with tapped(options, config, partial(_text, source), source.folder) as wire:
+        run_loop(serve(config, announce, reload, registry=wire.registry, pace=wire.pace))
+        wire.check()
+
+
+def _text(source: _Source) -> str:
+    """The text of the configuration; empty where its file cannot be read, which is reported when that is."""
+    if source.text:
+        return source.text
+    try:
+        return Path(source.name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _announcement(config: GatewayConfig, options: ServeOptions, form: LogFormat) -> Callable[[str], None]:
@@ -165,10 +202,10 @@ def _source(options: ServeOptions) -> _Source:
     """Relative paths of targets resolve against the folder of the saved file, or else the current one."""
     if not options.targets:
         file = options.file or DEFAULT_FILE
-        return _Source(str(file), lambda: read_file(file, options.flags()))
+        return _Source(str(file), lambda: read_file(file, options.flags()), file.resolve().parent)
     folder = options.save.resolve().parent if options.save is not None else Path.cwd()
     text = compose(options.targets, options.flags(), folder)
-    return _Source(COMMAND_LINE, lambda: read_composed(text, options.flags(), folder), text)
+    return _Source(COMMAND_LINE, lambda: read_composed(text, options.flags(), folder), folder, text)
 
 
 def _save(source: _Source, config: GatewayConfig, file: Path, *, force: bool) -> None:

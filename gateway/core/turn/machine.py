@@ -169,19 +169,21 @@ class TurnMachine:
         detail: str | None = None,
         words: bool = False,
         stopped: bool | None = None,
+        hint: str = "",
     ) -> list[Command]:
         """The service call failed (or could not be made): FAILED with a text from the table.
 
         `retry_after`: seconds for which another message would fail as well. `usage`: the backend's report of tokens.
         `detail`: the text for the operator. `words`: the request of the service call carried a message of the caller.
-        `stopped` as in `cancel`.
+        `stopped` as in `cancel`. `hint` as of AdapterError.
         """
         if self.ended:
             # The end that was decided before could not be stored.
             self.status = TurnStatus.RUNNING
         out = self._interrupt(TurnStatus.FAILED)
         abort = commands.AbortCall(failure, self._output.uncounted(), usage, detail)
-        return [*out, abort, self._failed(failure, correlation_id, retry_after, words=words, stopped=stopped)]
+        failed = self._failed(failure, correlation_id, retry_after, words=words, stopped=stopped, hint=hint)
+        return [*out, abort, failed]
 
     def cancel(self, unsaid: Sequence[Part] = (), *, stopped: bool | None = None) -> list[Command]:
         """The caller ends the turn: what it has said until then stays a part of the conversation. `unsaid`: what callers have
@@ -230,6 +232,7 @@ class TurnMachine:
         *,
         words: bool = False,
         stopped: bool | None = None,
+        hint: str = "",
     ) -> commands.EndTurn:
         metadata: dict[str, Json] = {"correlationId": correlation_id, "errorClass": str(failure)}
         if retry_after is not None:
@@ -237,7 +240,7 @@ class TurnMachine:
         refused = refused_content(failure, self.round, words=words)
         told: dict[str, Json | None] = {REFUSED: refused, BACKEND_CANCELLED: stopped}
         mark: dict[str, Json] = {name: value for name, value in told.items() if value is not None}
-        text = safe_text(failure, correlation_id, retry_after, refused)
+        text = safe_text(failure, correlation_id, retry_after, refused, hint)
         message = self._output.message((Part(text=text),), metadata | mark)
         return commands.EndTurn(TurnStatus.FAILED, TaskState.FAILED, message, failure, mark or None)
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("package", ["aiohttp", "grpc", "gateway.telemetry.prometheus"])
+@pytest.mark.parametrize("package", ["aiohttp", "grpc", "gateway.telemetry.prometheus", "gateway.recording"])
 def test_the_composition_root_does_not_load_what_only_some_need(package: str) -> None:
     code = f"import sys, gateway.app.process; print('{package}' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

@@ -26,6 +26,7 @@ REFUSED = {
     ErrorClass.OVERFLOW,
     ErrorClass.POLICY,
     ErrorClass.CONTRACT_BROKEN,
+    ErrorClass.REPLAY_MISSING,
 }
 LOST = {ErrorClass.HANDLE_NOT_FOUND}
 

@@ -12,7 +12,7 @@ from tests.gateway.cli.conftest import Call
 
 COMMANDS = (
     "serve", "demo", "init", "check", "backends", "schema", "card", "send", "stream", "chat", "health", "backup",
-    "restore", "version", "agents", "tasks", "contexts", "push", "keys",
+    "restore", "version", "agents", "tasks", "contexts", "push", "keys", "audit",
     "storage",
 )  # fmt: skip
 

@@ -2,8 +2,10 @@
 
 import asyncio
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from functools import partial
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from gateway.ledger.documents import Import
 from gateway.ledger.points import QUEUES_BACKEND_JOBS, CommitPoint
@@ -18,6 +20,9 @@ from storage.worker import resolve
 from storage.write.units import unit
 from storage.write.writer import Done, Writer
 
+if TYPE_CHECKING:
+    from gateway.ledger.admin.reads import AdminReads
+
 _PATIENCE = 15.0
 """Seconds that the commits of a running turn wait for a locked database; a caller's request fails after one timeout."""
 
@@ -25,13 +30,23 @@ _REQUESTS = frozenset({Accept, Close, Decide})
 _EVENTS = frozenset({Append})
 
 
-class StoredLedger(Reads):
-    """All of the port but `ready`."""
+class StoredLedger(Reads, ABC):
+    """All of the port but `ready`, and what a store knows by itself."""
 
     def __init__(self, writer: Writer, readers: Readers) -> None:
         super().__init__(readers)
         self._writer = writer
         self._wake_jobs: list[Callable[[], None]] = []
+
+    @abstractmethod
+    def now(self) -> int:
+        """As in Ledger."""
+
+    @cached_property
+    def admin(self) -> "AdminReads":
+        from storage.read.admin.queries import AdminQueries  # only where there are pages
+
+        return AdminQueries(self._readers, self.now)
 
     def on_backend_job(self, wake: Callable[[], None]) -> None:
         self._wake_jobs.append(wake)

@@ -4,7 +4,7 @@ and `a2a`, nothing else; a user names the smallest part that it needs."""
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -26,6 +26,9 @@ from gateway.ledger.tool_calls import AskedCall, EarlierToolCall, StandingApprov
 from gateway.ledger.turns import IdempotencyKey, Preferences, Replay, WaitingTurn
 from gateway.ports.conversation import HistoryRecord
 from gateway.ports.observer import Observer
+
+if TYPE_CHECKING:  # its many records are made only where there are pages
+    from gateway.ledger.admin.reads import AdminReads
 
 Changed = frozenset[str] | None
 """The tasks of which there may be new rows; None: look for yourself."""
@@ -270,6 +273,10 @@ class Ledger(
     PushLedger, ContextExports, ApiKeyReads, BacklogReads, Observed, Protocol,
 ):  # fmt: skip
     """Durable state: all parts of the port."""
+
+    @property
+    def admin(self) -> "AdminReads":
+        """What the pages for operators read, and nothing else does."""
 
     def now(self) -> int:
         """Milliseconds since the epoch by the clock that all processes on this ledger share: leases, claims and expiry are

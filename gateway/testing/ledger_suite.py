@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from gateway.ledger.port import Ledger
+from gateway.testing.ledger_admin import AdminContextTests
+from gateway.testing.ledger_admin_tasks import AdminTaskTests, AdminUpkeepTests
 from gateway.testing.ledger_commits import CommitTests
 from gateway.testing.ledger_history import HistoryTests
 from gateway.testing.ledger_lifetime import LifetimeTests
@@ -30,6 +32,9 @@ class LedgerSuite(
     WaitingTests,
     LifetimeTests,
     PushTests,
+    AdminContextTests,
+    AdminTaskTests,
+    AdminUpkeepTests,
 ):
     """Subclass it as `class TestMine(LedgerSuite)`, with a fixture `opener`."""
 

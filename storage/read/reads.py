@@ -13,7 +13,7 @@ from gateway.ledger.backlog import Backlog
 from gateway.ledger.calls import LatestCall, MeasuredCall, UnknownCall
 from gateway.ledger.documents import ContextDocument
 from gateway.ledger.duties import HeldDuty
-from gateway.ledger.errors import Conflict, CorruptRecord
+from gateway.ledger.errors import Conflict
 from gateway.ledger.leases import UnfinishedTurn
 from gateway.ledger.push import DuePush, PushConfig, PushState, PushStatus
 from gateway.ledger.quotas import ReportedUse
@@ -133,7 +133,7 @@ class Reads:
     async def events(self, task_id: str, after: int) -> tuple[tuple[int, bytes], ...]:
         rows = await self._readers.scan(compiled.EVENTS, {"task": task_id, "after": after})
         size = sum([len(payload) for _, _, payload in rows])
-        return await off_loop(size, _numbered, task_id, rows, after + 1)
+        return await off_loop(size, records.numbered, task_id, rows, after + 1)
 
     async def latest_events(self, tasks: tuple[str, ...]) -> dict[str, int]:
         rows = await self._readers.fetch(compiled.LATEST_EVENTS, {"tasks": msgspec.json.encode(tasks).decode()})
@@ -344,7 +344,7 @@ class Reads:
 
     async def push_events(self, task: str, first: int) -> tuple[tuple[int, bytes], ...]:
         rows = await self._readers.scan(compiled.PUSH_EVENTS, {"task": task, "first": first})
-        return _numbered(task, rows, first)
+        return records.numbered(task, rows, first)
 
     async def is_hidden(self, task: str) -> bool:
         return await self._first(compiled.HIDDEN_TASK, task=task) is not None
@@ -376,23 +376,6 @@ def _whole_task(task: list[Any], of_turns: list[bytes]) -> tuple[TaskRecord, tup
 def _turns(task_ids: tuple[str, ...], of_tasks: list[list[bytes]]) -> dict[str, tuple[TurnRecord, ...]]:
     """Raises: CorruptRecord."""
     return {task_id: records.turns(task_id, rows) for task_id, rows in zip(task_ids, of_tasks, strict=True)}
-
-
-def _numbered(task: str, rows: list[Row], first: int) -> tuple[tuple[int, bytes], ...]:
-    """The events with numbers from `first` on. Raises: CorruptRecord."""
-    return tuple(
-        (number, payload)
-        for begin, last, payloads in rows
-        for number, payload in zip(range(begin, last + 1), _lines(task, payloads, last - begin + 1), strict=True)
-        if number >= first
-    )
-
-
-def _lines(task: str, payload: str, expected: int) -> list[bytes]:
-    found = payload.encode().split(b"\n")
-    if len(found) != expected:
-        raise CorruptRecord(f"a row of task {task!r} holds {len(found)} events instead of {expected}")
-    return found
 
 
 def _owned(caller: Caller, agent: str) -> dict[str, Any]:

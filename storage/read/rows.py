@@ -196,3 +196,20 @@ def item(thread_id: str, row: Row) -> HistoryRecord:
         displaced=bool(displaced),
         refused_in=refused_in,
     )
+
+
+def numbered(task: str, rows: Sequence[Row], first: int) -> tuple[tuple[int, bytes], ...]:
+    """The events with numbers from `first` on. Raises: CorruptRecord."""
+    return tuple(
+        (number, payload)
+        for begin, last, payloads in rows
+        for number, payload in zip(range(begin, last + 1), _lines(task, payloads, last - begin + 1), strict=True)
+        if number >= first
+    )
+
+
+def _lines(task: str, payload: str, expected: int) -> list[bytes]:
+    found = payload.encode().split(b"\n")
+    if len(found) != expected:
+        raise CorruptRecord(f"a row of task {task!r} holds {len(found)} events instead of {expected}")
+    return found

@@ -27,6 +27,9 @@ def thread_live(table: str = "") -> str:
 
 THREAD_LIVE = thread_live()
 
+THREAD_BROKEN = one_of("state", "lost", "unsynced")
+"""The thread cannot simply continue."""
+
 _FINAL = ("TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED")
 
 

@@ -25,6 +25,7 @@ from sqlmodel import Field, SQLModel
 from storage.schema.conditions import (
     ITEM_REFUSED,
     ITEM_UNSENT,
+    THREAD_BROKEN,
     THREAD_LIVE,
     TOOL_CALL_SETTLED,
     TURN_CANCEL_ASKED,
@@ -104,6 +105,7 @@ class Thread(Row, table=True):
     __table_args__ = (
         UniqueConstraint("context", "agent", "epoch"),
         _partial("uq_thread_live", "context", "agent", where=THREAD_LIVE, unique=True),
+        _partial("ix_thread_broken", "context", where=THREAD_BROKEN),
         _one_of("state", "open", "busy", "interrupted", "unsynced", "lost", "closed", "expired", "deleted"),
         _one_of("storage_owner", "backend", "gateway"),
         _one_of("handle_kind", "none", "rotating", "static"),

@@ -30,6 +30,11 @@ class Write(msgspec.Struct, frozen=True):
     rows: int | None = 1
 
 
+def unindexed(column: Column[str]) -> ColumnElement[str]:
+    """The value of a column where no index is to find it: a planner without statistics takes any equality for a rare one."""
+    return column.concat(literal_column("''"))
+
+
 def limited(query: Select[Any], count: ColumnElement[int] = ONE) -> Select[Any]:
     """The first `count` rows. The offset is written out, as SQLite's dialect would add it as a parameter."""
     return query.limit(count).offset(ZERO)
@@ -71,6 +76,12 @@ class json_each(GenericFunction[Any]):  # noqa: N801
     inherit_cache = True
 
 
+class place_in(GenericFunction[int]):  # noqa: N801
+    """At which character of a text the first occurrence of another one begins, from 1; 0 where there is none."""
+
+    inherit_cache = True
+
+
 class joined(GenericFunction[str]):  # noqa: N801
     """The texts of a group, with commas between them."""
 
@@ -106,6 +117,7 @@ _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
         short: "{}",
         lesser: "min({})",
         json_each: "json_each({})",
+        place_in: "instr({})",
         joined: "group_concat({})",
         formatted: "printf({})",
         as_bytes: "CAST({} AS BLOB)",
@@ -118,6 +130,7 @@ _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
         "ELSE whole END FROM (SELECT CAST({} AS TEXT) AS whole) AS given)",
         lesser: "least({})",
         json_each: "jsonb_array_elements_text(CAST({} AS JSONB))",
+        place_in: "strpos({})",
         joined: "string_agg({}, ',')",
         formatted: "format({})",
         as_bytes: "convert_to({}, 'UTF8')",
@@ -130,6 +143,7 @@ _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
 @compiles(short)
 @compiles(lesser)
 @compiles(json_each)
+@compiles(place_in)
 @compiles(joined)
 @compiles(formatted)
 @compiles(as_bytes)

@@ -40,3 +40,5 @@ def upgrade() -> None:
     )
     failed = sa.text("status = 'failed'")
     op.create_index("ix_turn_failed", "turn", ["ended_at"], sqlite_where=failed, postgresql_where=failed)
+    broken = sa.text("state IN ('lost', 'unsynced')")
+    op.create_index("ix_thread_broken", "thread", ["context"], sqlite_where=broken, postgresql_where=broken)

@@ -1,0 +1,188 @@
+"""What is wrong now, out of an overview. Law: a problem names the rows that show it; what is slow is measured against what was
+usual, and never against a wish."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from statistics import median
+
+import msgspec
+from msgspec.structs import replace
+
+from gateway.ledger.admin.upkeep import Delivery, FailureFact, OpenToolFacts, OpenTurnFacts, Overview, ToolTime
+from gateway.ledger.leases import TRIES
+from gateway.ledger.push import PushState
+from gateway.ledger.states import UNDER_WAY, ToolCallStatus
+
+SILENCE = 30_000
+"""Milliseconds without a piece of an answer after which a service call is silent."""
+
+SLOW = 5
+"""A tool call is slow when it runs for so many times as long as the median of its tool."""
+
+_MEASURED = 3
+"""Fewer recent calls of a tool give no median."""
+
+_UNMEASURED = 30_000
+"""Milliseconds after which the call of a tool without a median is slow."""
+
+_LEAST = 1_000
+"""Milliseconds for which any tool may run."""
+
+_IN_A_ROW = 3
+"""So many failures of a thread in an hour, and no later turn, are a problem of the thread and not of one message."""
+
+
+class ProblemKind(StrEnum):
+    """In the order in which they are told. STUCK: a turn that was tried too often and is put aside, with its context. TRIED:
+    a turn whose process died and that others try to end. FAILING: the latest turns of a thread have all failed."""
+
+    BREAKER = "breaker-open"
+    STUCK = "turn-put-aside"
+    LOST = "thread-lost"
+    FAILING = "thread-failing"
+    SILENT = "call-silent"
+    SLOW = "tool-slow"
+    TRIED = "turn-tried"
+    UNSYNCED = "thread-unsynced"
+    STOPPED = "delivery-stopped"
+    BEHIND = "delivery-behind"
+    GIVEN_UP = "deletion-given-up"
+
+
+class OpenBreaker(msgspec.Struct, frozen=True):
+    """A backend that a process leaves alone for `rest` milliseconds more, and the agents on it."""
+
+    backend: str
+    agents: tuple[str, ...]
+    rest: int
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """`subject` is the backend, tool, host or handle; `number` counts failures, tries, events behind, or rows of the same kind.
+    `since` is a time, `took` and `usual` are milliseconds. The rest are the rows that show it."""
+
+    kind: ProblemKind
+    agent: str = ""
+    subject: str = ""
+    number: int = 0
+    since: int | None = None
+    took: int | None = None
+    usual: int | None = None
+    detail: str | None = None
+    context: str = ""
+    thread: str = ""
+    task: str = ""
+    turn: str = ""
+    row: str = ""
+
+
+def problems(found: Overview, breakers: Iterable[OpenBreaker] = ()) -> tuple[Problem, ...]:
+    """The problems, those of more than one conversation first, and of a kind the oldest first."""
+    told = [
+        *map(_of_breaker, breakers),
+        *_of_turns(found.turns, found.now),
+        *_of_tools(found.tools, medians(found.tool_times), found.now),
+        *_of_failures(found.failures),
+        *_of_threads(found),
+        *_of_deliveries(found.stuck),
+        *_of_deletions(found),
+    ]
+    order = [*ProblemKind]
+    return tuple(sorted(told, key=lambda problem: (order.index(problem.kind), problem.since or 0)))
+
+
+def medians(times: Iterable[ToolTime]) -> Mapping[tuple[str, str], int]:
+    """Milliseconds by agent and tool, of tools that were called often enough."""
+    taken: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for time in times:
+        taken[time.agent, time.name].append(time.took)
+    return {tool: int(median(took)) for tool, took in taken.items() if len(took) >= _MEASURED}
+
+
+def _of_breaker(breaker: OpenBreaker) -> Problem:
+    return Problem(
+        ProblemKind.BREAKER, ", ".join(breaker.agents), breaker.backend, number=len(breaker.agents), took=breaker.rest
+    )
+
+
+def _of_turns(turns: Sequence[OpenTurnFacts], now: int) -> Iterator[Problem]:
+    for turn in turns:
+        kind, since = _trouble(turn, now)
+        if kind is ProblemKind.SILENT:
+            told = Problem(kind, turn.agent, since=since, took=now - since, row=turn.call or "")
+        elif kind is not None:
+            told = Problem(kind, turn.agent, turn.process, turn.tries, since)
+        else:
+            continue
+        yield replace(told, context=turn.context, task=turn.task, turn=turn.turn)
+
+
+def _trouble(turn: OpenTurnFacts, now: int) -> tuple[ProblemKind | None, int]:
+    """What is wrong with a turn, and since when."""
+    if turn.tries:
+        return (ProblemKind.STUCK if turn.tries >= TRIES else ProblemKind.TRIED), turn.accepted_at
+    since = now if turn.prepared_at is None or turn.answering else turn.prepared_at
+    return (ProblemKind.SILENT if turn.call_status in UNDER_WAY and now - since >= SILENCE else None), since
+
+
+def _of_tools(tools: Sequence[OpenToolFacts], usual: Mapping[tuple[str, str], int], now: int) -> Iterator[Problem]:
+    for tool in tools:
+        if tool.status is not ToolCallStatus.RUNNING or tool.started_at is None:
+            continue
+        took, known = now - tool.started_at, usual.get((tool.agent, tool.name))
+        if took >= (_UNMEASURED if known is None else max(_LEAST, SLOW * known)):
+            yield Problem(
+                ProblemKind.SLOW, tool.agent, tool.name, since=tool.started_at, took=took, usual=known,
+                context=tool.context, task=tool.task, turn=tool.turn, row=tool.id,
+            )  # fmt: skip
+
+
+def _of_failures(failures: Sequence[FailureFact]) -> Iterator[Problem]:
+    """`failures` are ordered, the latest first."""
+    counts = Counter(failure.thread for failure in failures)
+    for failure in failures:
+        number = counts[failure.thread]
+        if failure.latest and number >= _IN_A_ROW:
+            yield Problem(
+                ProblemKind.FAILING, failure.agent, number=number, since=failure.ended_at, detail=failure.failure_class,
+                context=failure.context, thread=failure.thread, task=failure.task,
+            )  # fmt: skip
+
+
+def _of_threads(found: Overview) -> Iterator[Problem]:
+    for thread in found.broken:
+        kind = ProblemKind.LOST if thread.state == "lost" else ProblemKind.UNSYNCED
+        yield Problem(
+            kind, thread.agent, thread.handle or "", since=thread.accepted_at, context=thread.context,
+            thread=thread.thread, task=thread.task or "", turn=thread.turn or "",
+        )  # fmt: skip
+
+
+def _of_deliveries(stuck: Sequence[Delivery]) -> Iterator[Problem]:
+    """One for each host and kind: a receiver that is down takes no event of any task."""
+    of_host: dict[tuple[ProblemKind, str], list[Delivery]] = defaultdict(list)
+    for delivery in stuck:
+        kind = ProblemKind.BEHIND if delivery.state is PushState.ACTIVE else ProblemKind.STOPPED
+        of_host[kind, delivery.host].append(delivery)
+    for (kind, host), deliveries in of_host.items():
+        first = min(deliveries, key=lambda delivery: delivery.created_at)
+        yield Problem(
+            kind, first.agent, host, number=sum(max(0, each.last_event - each.next_event + 1) for each in deliveries),
+            since=first.created_at, detail=first.last_error, context=first.context, task=first.task, row=first.id,
+        )  # fmt: skip
+
+
+def _of_deletions(found: Overview) -> Iterator[Problem]:
+    of_agent = Counter(deletion.agent for deletion in found.given_up)
+    for agent, number in of_agent.items():
+        first = next(deletion for deletion in found.given_up if deletion.agent == agent)
+        yield Problem(
+            ProblemKind.GIVEN_UP,
+            agent,
+            first.handle,
+            number=number,
+            context=first.context,
+            thread=first.thread,
+            row=first.job,
+        )

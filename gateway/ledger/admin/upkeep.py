@@ -1,0 +1,233 @@
+"""What is wrong, late or given up, for operators. Law: as in `contexts`."""
+
+from enum import StrEnum
+
+import msgspec
+
+from gateway.a2a.model import TaskState
+from gateway.ledger.backlog import Backlog
+from gateway.ledger.push import PushState
+from gateway.ledger.states import ServiceCallStatus, ToolCallStatus, TurnStatus
+
+
+class DeliveryFilter(StrEnum):
+    """STUCK: stopped, gone, or the latest attempt has failed. ACTIVE: all that are not done, those too."""
+
+    STUCK = "stuck"
+    ACTIVE = "active"
+
+
+class DeliveryKey(msgspec.Struct, frozen=True, array_like=True):
+    """The place of a delivery in its list: the latest configuration first."""
+
+    created_at: int
+    task: str
+    id: str
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """A push configuration and its progress. `next_event` is delivered next, `last_event` is the latest of the task. `due_at`
+    None: nothing is due. `last_error` is cut to 200 characters. `url` may hold secrets of the caller's: pages show `host`."""
+
+    task: str
+    id: str
+    context: str
+    principal: str
+    agent: str
+    task_state: TaskState
+    url: str
+    host: str
+    state: PushState
+    next_event: int
+    last_event: int
+    due_at: int | None
+    attempts: int
+    last_error: str | None
+    created_at: int
+
+
+class Deliveries(msgspec.Struct, frozen=True):
+    """At most 100. `before` gives the next page; None: there is none."""
+
+    deliveries: tuple[Delivery, ...]
+    before: DeliveryKey | None
+
+
+class DeletionKey(msgspec.Struct, frozen=True, array_like=True):
+    """The place of a deletion in its list: by the time at which it is due, those that were given up (0) by their ids."""
+
+    due_at: int
+    job: str
+
+
+class HandleDeletion(msgspec.Struct, frozen=True):
+    """The deletion of a handle at the backend of `agent`. `due_at` None: it was given up after `attempts`."""
+
+    job: str
+    agent: str
+    thread: str
+    context: str
+    principal: str
+    handle: str
+    due_at: int | None
+    attempts: int
+
+
+class HandleDeletions(msgspec.Struct, frozen=True):
+    """At most 100. `after` gives the next page; None: there is none."""
+
+    deletions: tuple[HandleDeletion, ...]
+    after: DeletionKey | None
+
+
+class OpenTurnFacts(msgspec.Struct, frozen=True):
+    """A turn that has not ended, with its latest service call, where there is one. `tries` as in `TurnHead`. `answering`: the
+    latest event of the task is a piece of an answer."""
+
+    turn: str
+    task: str
+    context: str
+    principal: str
+    agent: str
+    status: TurnStatus
+    process: str
+    tries: int
+    accepted_at: int
+    started_at: int | None
+    call: str | None = None
+    call_status: ServiceCallStatus | None = None
+    round: int = 0
+    attempt: int = 0
+    prepared_at: int | None = None
+    answering: bool = False
+
+
+class OpenToolFacts(msgspec.Struct, frozen=True):
+    """A tool call without an outcome, of a turn that has not ended."""
+
+    id: str
+    turn: str
+    task: str
+    context: str
+    agent: str
+    name: str
+    executor: str
+    status: ToolCallStatus
+    asked_at: int | None
+    started_at: int | None
+
+
+class FailedTurn(msgspec.Struct, frozen=True):
+    """A turn that failed; `error_class` and `error_detail` (200 characters) are those of its last service call."""
+
+    turn: str
+    task: str
+    context: str
+    principal: str
+    agent: str
+    number: int
+    failure_class: str | None
+    error_class: str | None
+    error_detail: str | None
+    accepted_at: int
+    ended_at: int
+
+
+class FailureKey(msgspec.Struct, frozen=True, array_like=True):
+    """The place of a failed turn in its list: the latest first."""
+
+    ended_at: int
+    turn: str
+
+
+class Failures(msgspec.Struct, frozen=True):
+    """At most `limit` turns that failed. `before` gives the next page; None: there is none. `searched_to` as in
+    `ContextPage`."""
+
+    turns: tuple[FailedTurn, ...]
+    before: FailureKey | None
+    searched_to: int | None = None
+
+
+class BrokenThread(msgspec.Struct, frozen=True):
+    """A live thread that is lost or unsynced; `turn` and `task` are its latest."""
+
+    thread: str
+    context: str
+    principal: str
+    agent: str
+    state: str
+    handle: str | None
+    turn: str | None
+    task: str | None
+    accepted_at: int | None
+
+
+class OpenCount(msgspec.Struct, frozen=True):
+    """Of the turns of an agent that have not ended."""
+
+    agent: str
+    status: TurnStatus
+    turns: int
+    oldest_at: int
+
+
+class FailureFact(msgspec.Struct, frozen=True):
+    """A turn that failed lately. `latest`: its thread has no later one."""
+
+    agent: str
+    failure_class: str | None
+    task: str
+    thread: str
+    context: str
+    ended_at: int
+    latest: bool
+
+
+class CallTime(msgspec.Struct, frozen=True):
+    """How long a recent service call has taken, in ms: to the first event of its answer, where it is known, and whole."""
+
+    agent: str
+    first: int | None
+    whole: int
+
+
+class ToolTime(msgspec.Struct, frozen=True):
+    """How long a recent tool call has run, in ms."""
+
+    agent: str
+    name: str
+    took: int
+
+
+class ProcessFacts(msgspec.Struct, frozen=True):
+    """A process that has queued turns, or holds leases or duties for all, and counts as alive until then. `duties` are those
+    that it holds."""
+
+    id: str
+    alive_until: int
+    duties: tuple[str, ...] = ()
+
+
+class Overview(msgspec.Struct, frozen=True):
+    """How things stand at `now`, by the ledger's clock.
+
+    `open_counts` count all open turns. `turns` are those of them that run, were tried again or are put aside, the oldest
+    first, at most 200; `tools` the open tool calls of these, at most 200. `failures` are those of the last hour, the latest
+    first, at most 1,000. `broken` are at most 50 threads. `stuck` are at most 20 deliveries, `given_up` deletions, at most
+    20. `call_times` and `tool_times` are of the latest turns, at most 500 of each. `backlog` and `processes`, at most 100,
+    are of all tenants.
+    """
+
+    now: int
+    open_counts: tuple[OpenCount, ...]
+    turns: tuple[OpenTurnFacts, ...]
+    tools: tuple[OpenToolFacts, ...]
+    failures: tuple[FailureFact, ...]
+    broken: tuple[BrokenThread, ...]
+    stuck: tuple[Delivery, ...]
+    given_up: tuple[HandleDeletion, ...]
+    call_times: tuple[CallTime, ...]
+    tool_times: tuple[ToolTime, ...]
+    backlog: Backlog
+    processes: tuple[ProcessFacts, ...]

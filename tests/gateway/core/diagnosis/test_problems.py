@@ -1,0 +1,147 @@
+"""What is wrong now, out of an overview."""
+
+import pytest
+from msgspec.structs import replace
+
+from gateway.a2a.model import TaskState
+from gateway.core.diagnosis.problems import OpenBreaker, Problem, ProblemKind, medians, problems
+from gateway.ledger.admin.upkeep import (
+    BrokenThread,
+    Delivery,
+    FailureFact,
+    HandleDeletion,
+    OpenToolFacts,
+    OpenTurnFacts,
+    Overview,
+    ToolTime,
+)
+from gateway.ledger.backlog import Backlog
+from gateway.ledger.push import PushState
+from gateway.ledger.states import ServiceCallStatus, ToolCallStatus, TurnStatus
+
+NOW = 1_000_000
+NOTHING = Overview(NOW, (), (), (), (), (), (), (), (), (), Backlog(0, 0, 0, 0, 0), ())
+TURN = OpenTurnFacts(
+    "turn-1", "task-1", "context-1", "ada", "echo", TurnStatus.RUNNING, "process-1", 0, NOW - 60_000, NOW - 60_000,
+    "call-1", ServiceCallStatus.STARTED, 0, 0, NOW - 31_000,
+)  # fmt: skip
+TOOL = OpenToolFacts(
+    "tool-1",
+    "turn-1",
+    "task-1",
+    "context-1",
+    "echo",
+    "search",
+    "gateway",
+    ToolCallStatus.RUNNING,
+    NOW - 9000,
+    NOW - 6000,
+)
+TIMES = tuple(ToolTime("echo", "search", took) for took in (900, 1000, 5000))
+FAILURE = FailureFact("echo", "timed-out", "task-1", "thread-1", "context-1", NOW - 5000, latest=True)
+DELIVERY = Delivery(
+    "task-1", "config-1", "context-1", "ada", "echo", TaskState.WORKING, "https://hook.example/", "hook.example",
+    PushState.ACTIVE, 3, 7, NOW + 9000, 2, "HTTP 503", 500,
+)  # fmt: skip
+
+
+def found(**facts: object) -> list[Problem]:
+    return [*problems(replace(NOTHING, **facts))]
+
+
+def kinds(**facts: object) -> list[ProblemKind]:
+    return [problem.kind for problem in found(**facts)]
+
+
+def test_where_nothing_is_wrong_nothing_is_told() -> None:
+    assert problems(NOTHING) == ()
+
+
+def test_a_call_is_silent_when_no_piece_of_an_answer_came_for_half_a_minute() -> None:
+    assert found(turns=(TURN,)) == [
+        Problem(
+            ProblemKind.SILENT, "echo", since=NOW - 31_000, took=31_000, context="context-1", task="task-1", turn="turn-1",
+            row="call-1",
+        )
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "calm",
+    [
+        replace(TURN, answering=True),
+        replace(TURN, prepared_at=NOW - 29_999),
+        replace(TURN, call_status=ServiceCallStatus.COMPLETED),
+        replace(TURN, call=None, call_status=None, prepared_at=None),
+    ],
+)
+def test_a_call_that_answers_has_just_begun_or_has_ended_is_not_silent(calm: OpenTurnFacts) -> None:
+    assert kinds(turns=(calm,)) == []
+
+
+def test_a_turn_that_ended_processes_is_tried_and_then_put_aside() -> None:
+    assert kinds(turns=(replace(TURN, tries=2),)) == [ProblemKind.TRIED]
+    assert kinds(turns=(replace(TURN, tries=4),)) == [ProblemKind.STUCK]
+
+
+def test_a_tool_is_slow_at_five_times_its_median() -> None:
+    [slow] = found(tools=(TOOL,), tool_times=TIMES)
+    assert (slow.kind, slow.subject, slow.took, slow.usual, slow.row) == (
+        ProblemKind.SLOW, "search", 6000, 1000, "tool-1",
+    )  # fmt: skip
+    assert kinds(tools=(replace(TOOL, started_at=NOW - 4999),), tool_times=TIMES) == []
+
+
+def test_a_tool_without_a_median_has_half_a_minute_and_a_quick_one_a_second() -> None:
+    assert kinds(tools=(TOOL,), tool_times=TIMES[:2]) == []
+    assert kinds(tools=(replace(TOOL, started_at=NOW - 30_000),)) == [ProblemKind.SLOW]
+    quick = tuple(ToolTime("echo", "search", 2) for _ in range(3))
+    assert kinds(tools=(replace(TOOL, started_at=NOW - 999),), tool_times=quick) == []
+
+
+def test_a_tool_call_that_waits_for_its_caller_is_not_slow() -> None:
+    waiting = replace(TOOL, status=ToolCallStatus.PENDING_APPROVAL, started_at=None)
+    assert kinds(tools=(waiting,), tool_times=TIMES) == []
+
+
+def test_the_median_is_that_of_a_tool_of_an_agent() -> None:
+    others = tuple(ToolTime("other", "search", 7) for _ in range(3))
+    assert medians((*TIMES, *others)) == {("echo", "search"): 1000, ("other", "search"): 7}
+
+
+def test_a_thread_whose_latest_turns_have_all_failed_is_told_once() -> None:
+    earlier = replace(FAILURE, latest=False)
+    [failing] = found(failures=(FAILURE, earlier, earlier))
+    assert (failing.kind, failing.number, failing.thread, failing.detail) == (
+        ProblemKind.FAILING, 3, "thread-1", "timed-out",
+    )  # fmt: skip
+    assert kinds(failures=(FAILURE, earlier)) == []
+    assert kinds(failures=(earlier, earlier, earlier)) == []
+
+
+def test_threads_that_are_lost_come_before_those_that_are_unsynced() -> None:
+    thread = BrokenThread("thread-1", "context-1", "ada", "echo", "unsynced", "r1", "turn-1", "task-1", 900)
+    lost = replace(thread, state="lost", accepted_at=950)
+    assert kinds(broken=(thread, lost)) == [ProblemKind.LOST, ProblemKind.UNSYNCED]
+
+
+def test_a_receiver_that_is_down_is_one_problem_however_many_tasks_it_misses() -> None:
+    other = replace(DELIVERY, task="task-2", next_event=1, last_event=1, created_at=400)
+    [behind] = found(stuck=(DELIVERY, other))
+    assert (behind.kind, behind.subject, behind.number, behind.task, behind.detail) == (
+        ProblemKind.BEHIND, "hook.example", 6, "task-2", "HTTP 503",
+    )  # fmt: skip
+    assert kinds(stuck=(DELIVERY, replace(DELIVERY, state=PushState.GONE))) == [ProblemKind.STOPPED, ProblemKind.BEHIND]
+
+
+def test_deletions_that_were_given_up_are_counted_by_agent() -> None:
+    deletion = HandleDeletion("thread-1 r1", "echo", "thread-1", "context-1", "ada", "r1", None, 8)
+    [given_up] = found(given_up=(deletion, replace(deletion, job="thread-1 r2", handle="r2")))
+    assert (given_up.kind, given_up.number, given_up.subject) == (ProblemKind.GIVEN_UP, 2, "r1")
+
+
+def test_a_backend_that_is_left_alone_comes_first() -> None:
+    breaker = OpenBreaker("https://notes.example", ("notes", "memos"), 14_000)
+    told = problems(replace(NOTHING, turns=(TURN,)), [breaker])
+    assert [problem.kind for problem in told] == [ProblemKind.BREAKER, ProblemKind.SILENT]
+    assert (told[0].agent, told[0].subject, told[0].took) == ("notes, memos", "https://notes.example", 14_000)

@@ -197,7 +197,7 @@ async def load_history(
         else:
             unsent = off_chain(await ledger.history(thread.id, unsent_only=False), doubt.turn)
         return project(owned, unsent, turn, whole_turns=whole_turns, doubt=doubt)
-    records, window = await _conversation(ledger, agent, thread, turn)
+    records, window = await load_conversation(ledger, agent, thread, turn)
     new_chain = ownership.starts_new_chain(thread)
     if agent.policies.uncited_sources == "keep":
         return project(owned, records, turn, window, new_chain=new_chain, whole_turns=whole_turns, doubt=doubt)
@@ -211,7 +211,7 @@ async def load_suspects(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn
     """What may be left out of a conversation that is sent as a whole. Raises: LedgerUnavailable, CorruptRecord."""
     if not _is_sent_whole(thread):
         return ()
-    records, window = await _conversation(ledger, agent, thread, turn)
+    records, window = await load_conversation(ledger, agent, thread, turn)
     owned, whole_turns = ownership.of_thread(thread, agent.adapter.ownership), agent.policies.persistence == "per_turn"
     return suspects(owned, records, turn, window, whole_turns=whole_turns, doubt=doubt)
 
@@ -220,7 +220,7 @@ def _is_sent_whole(thread: ThreadRecord) -> bool:
     return thread.owner is StorageOwner.GATEWAY or ownership.starts_new_chain(thread)
 
 
-async def _conversation(
+async def load_conversation(
     ledger: Ledger, agent: Agent, thread: ThreadRecord, turn: str
 ) -> tuple[Sequence[HistoryRecord], Window | None]:
     """The items of the thread, of which a request carries those that fit into the window."""

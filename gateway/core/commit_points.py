@@ -11,9 +11,6 @@ from gateway.ledger.tasks import EventRow, Finish, Usage
 from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.tool_calls import ToolEnds
 
-LONGEST_DETAIL = 2000
-"""Characters of the operator's text of a failure that are stored."""
-
 
 def complete(
     thread: ThreadRecord,
@@ -46,14 +43,12 @@ def fail(
     following: ServiceCallStatus = ServiceCallStatus.FAILED,
     items: tuple[NewItem, ...] = (),
     usage: Json = None,
-    detail: str | None = None,
     first_at: int | None = None,
 ) -> Fail:
     """C3 of a service call that does not count. `before` is the status of the call before this point."""
     status = advance(SERVICE_CALL, before, following)
     at = (thread.id, thread.generation, turn, service_call)
-    told = None if detail is None else detail[:LONGEST_DETAIL]
-    return Fail(*at, status, error_class, items, now, storable(usage), told, first_at)
+    return Fail(*at, status, error_class, items, now, storable(usage), first_at)
 
 
 def tool_ends(thread: str, generation: int, turn: str, service_call: str, command: EndTool) -> ToolEnds:

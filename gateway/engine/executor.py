@@ -49,7 +49,7 @@ def aborted(context: TurnContext, command: commands.AbortCall, *, ends_turn: boo
     end = ServiceCallStatus.UNKNOWN if unknown else ServiceCallStatus.FAILED
     failed = commit_points.fail(
         thread, run.turn, run.service_call, kind, ended,
-        following=end, items=command.items, usage=command.usage, detail=command.detail, first_at=context.first_at,
+        following=end, items=command.items, usage=command.usage, first_at=context.first_at,
     )  # fmt: skip
     if unknown:
         return [failed, MarkUnsynced(thread.id, run.turn)]

@@ -355,4 +355,4 @@ class ServiceCallLoop(msgspec.Struct):
 
     def _failed(self, error: AdapterError) -> list[CommitPoint]:
         """The end of a try that another try follows."""
-        return aborted(self.context, AbortCall(error.kind, (), error.usage, error.detail), ends_turn=False)
+        return aborted(self.context, AbortCall(error.kind, (), error.usage), ends_turn=False)

@@ -191,9 +191,7 @@ class TurnRunner:
         try:
             # What the caller has said stands behind the outcomes.
             words = isinstance(next(reversed(context.view.items), None), UserItem)
-            ended = machine.fail(
-                failure, correlation_id, retry_after, usage, detail=detail, words=words, stopped=stopped, hint=hint
-            )
+            ended = machine.fail(failure, correlation_id, retry_after, usage, words=words, stopped=stopped, hint=hint)
             await executor.perform(ended)
         except (Conflict, LedgerUnavailable):
             raise

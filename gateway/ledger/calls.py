@@ -109,7 +109,7 @@ class Complete(msgspec.Struct, frozen=True):
 class Fail(msgspec.Struct, frozen=True):
     """A service call has failed and does not count, so the thread keeps its handle. `items` are the output so far, of which
     only the answer that a cancel interrupted is replayable. `usage` is the backend's report of tokens, if the failure
-    brought one. `error_detail` is the operator's text of the failure; `first_at` as in Complete."""
+    brought one. `first_at` as in Complete."""
 
     thread: str
     generation: int
@@ -120,7 +120,6 @@ class Fail(msgspec.Struct, frozen=True):
     items: tuple[NewItem, ...]
     now: int
     usage: Json = None
-    error_detail: str | None = None
     first_at: int | None = None
 
 

@@ -278,8 +278,7 @@ class Input(Row, table=True):
 
 
 class ServiceCall(Row, table=True):
-    """`first_at` is the time of the first that came of the answer. `error_detail` is the beginning of the operator's text of a
-    failure."""
+    """`first_at` is the time of the first that came of the answer."""
 
     __table_args__ = (
         UniqueConstraint("turn", "round", "attempt"),
@@ -302,7 +301,6 @@ class ServiceCall(Row, table=True):
     weight: int | None = _integer()
     run: str | None = _text()
     first_at: int | None = _integer()
-    error_detail: str | None = _text()
 
 
 class ToolCall(Row, table=True):

@@ -347,7 +347,6 @@ ADMIN_STEPS = limited(
         service_call.c.id,
         *some(turn, "id", "task", "number"),
         *some(service_call, "round", "attempt", "status", "error_class"),
-        func.substr(service_call.c.error_detail, ONE, literal_column("200")),
         *some(service_call, "prepared_at", "ended_at", "handle_in", "pending_handle", "handle_out", "run"),
         *some(turn, "status", "failure_class", "ended_at", "displaced"),
         *(column for job in (_of_before, _of_after) for column in (job.c.id, job.c.due_at, job.c.attempts)),

@@ -76,12 +76,9 @@ ADMIN_MESSAGES = limited(
     bindparam("limit"),
 )
 
-_SHORT_ERROR = func.substr(service_call.c.error_detail, ONE, literal_column("200"))
-
 ADMIN_CALLS = limited(
     select(
         *some(service_call, "id", "turn", "round", "attempt", "status", "error_class"),
-        _SHORT_ERROR,
         *some(service_call, "prepared_at", "first_at", "ended_at", "handle_in", "pending_handle", "handle_out", "run"),
         *some(service_call, "usage", "weight"),
     )
@@ -197,7 +194,6 @@ _TOOL = _in_context(
 )
 ADMIN_TEXT_ARGUMENTS = _texts(tool_call.c.arguments, _TOOL, tool_call.c.id)
 ADMIN_TEXT_OUTCOME = _texts(tool_call.c.outcome, _TOOL, tool_call.c.id)
-ADMIN_TEXT_ERROR = _texts(service_call.c.error_detail, _in_context(_IN_CALL), service_call.c.id)
 ADMIN_TEXT_USAGE = _texts(service_call.c.usage, _in_context(_IN_CALL), service_call.c.id)
 ADMIN_TEXT_ITEM = _texts(
     history_item.c.payload,

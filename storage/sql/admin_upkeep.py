@@ -182,7 +182,6 @@ ADMIN_FAILED = limited(
         thread.c.agent,
         *some(turn, "number", "failure_class"),
         service_call.c.error_class,
-        func.substr(service_call.c.error_detail, ONE, literal_column("200")),
         *some(turn, "accepted_at", "ended_at"),
     )
     .select_from(

@@ -89,7 +89,7 @@ FAIL_CALL = Write(
     update(service_call)
     .where(_THE_CALL, in_generation)
     .values(
-        **given("status", "error_class", "error_detail", "first_at", ended_at="now"),
+        **given("status", "error_class", "first_at", ended_at="now"),
         usage=func.coalesce(bindparam("usage"), service_call.c.usage),
         **_names("pending_handle"),
     ),

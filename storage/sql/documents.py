@@ -14,12 +14,11 @@ NOT_EXPORTED = {
     "task": {"tenant", "principal"},
     "input": {"tenant", "principal", "agent", "preferences"},
     "turn": {"process", "cancel_asked", "tries", "trace"},
-    "service_call": {"error_detail"},
     "tool_call": {"runs_left", "standing"},
     "history_item": {"weight"},
 }
 """Columns that belong to the caller, to a running process or to an unfinished turn, that follow from other columns, or that
-are secret or for the operator alone."""
+are secret."""
 
 
 TABLES = (context, thread, task, turn, input_, service_call, tool_call, history_item, event)

@@ -35,12 +35,11 @@ class CompleteCall(msgspec.Struct, frozen=True):
 
 class AbortCall(msgspec.Struct, frozen=True):
     """The service call does not count. `items` are its output; of these, only the answer that a cancel interrupted is sent to
-    the model again. `usage` is the backend's report of tokens, if there is one, `detail` the operator's text of a failure."""
+    the model again. `usage` is the backend's report of tokens, if there is one."""
 
     error_class: str
     items: tuple[NewItem, ...]
     usage: Json = None
-    detail: str | None = None
 
 
 class OwnershipConflict(msgspec.Struct, frozen=True):

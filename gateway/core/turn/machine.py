@@ -166,7 +166,6 @@ class TurnMachine:
         retry_after: int | None = None,
         usage: Json = None,
         *,
-        detail: str | None = None,
         words: bool = False,
         stopped: bool | None = None,
         hint: str = "",
@@ -174,14 +173,14 @@ class TurnMachine:
         """The service call failed (or could not be made): FAILED with a text from the table.
 
         `retry_after`: seconds for which another message would fail as well. `usage`: the backend's report of tokens.
-        `detail`: the text for the operator. `words`: the request of the service call carried a message of the caller.
+        `words`: the request of the service call carried a message of the caller.
         `stopped` as in `cancel`. `hint` as of AdapterError.
         """
         if self.ended:
             # The end that was decided before could not be stored.
             self.status = TurnStatus.RUNNING
         out = self._interrupt(TurnStatus.FAILED)
-        abort = commands.AbortCall(failure, self._output.uncounted(), usage, detail)
+        abort = commands.AbortCall(failure, self._output.uncounted(), usage)
         failed = self._failed(failure, correlation_id, retry_after, words=words, stopped=stopped, hint=hint)
         return [*out, abort, failed]
 

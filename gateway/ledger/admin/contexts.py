@@ -170,8 +170,8 @@ class HandleStep(msgspec.Struct, frozen=True):
     """A service call of a thread as far as it concerns handles, with its turn; `core.diagnosis.moves` tells what it means.
 
     `before` is the handle from which it continued, `pending` the one that the backend named while it ran, `after` the confirmed
-    one. `deletion_before` and `deletion_after` are those of `before`, and of `after` or else of `pending`. `error_detail` is
-    cut to 200 characters. `displaced` says that the turn is not part of the conversation.
+    one. `deletion_before` and `deletion_after` are those of `before`, and of `after` or else of `pending`.
+    `displaced` says that the turn is not part of the conversation.
     """
 
     call: str
@@ -182,7 +182,6 @@ class HandleStep(msgspec.Struct, frozen=True):
     attempt: int
     status: ServiceCallStatus
     error_class: str | None
-    error_detail: str | None
     prepared_at: int
     ended_at: int | None
     before: str | None

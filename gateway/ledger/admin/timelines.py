@@ -60,8 +60,7 @@ class MessageHead(msgspec.Struct, frozen=True):
 
 
 class CallHead(msgspec.Struct, frozen=True):
-    """A service call. `first_at` is the time of the first that came of its answer, known when it has ended. `error_detail` is
-    cut to 200 characters."""
+    """A service call. `first_at` is the time of the first that came of its answer, known when it has ended."""
 
     id: str
     turn: str
@@ -69,7 +68,6 @@ class CallHead(msgspec.Struct, frozen=True):
     attempt: int
     status: ServiceCallStatus
     error_class: str | None
-    error_detail: str | None
     prepared_at: int
     first_at: int | None
     ended_at: int | None
@@ -148,7 +146,7 @@ class Timeline(msgspec.Struct, frozen=True):
     cut: frozenset[str]
 
 
-BodyKind = Literal["message", "said", "artifacts", "status", "arguments", "outcome", "item", "error", "usage"]
+BodyKind = Literal["message", "said", "artifacts", "status", "arguments", "outcome", "item", "usage"]
 """`message`: of a caller, id of the turn and ordinal. `said`, `artifacts`: the record of an ended turn. `status`: the message
 of a task's status. `arguments`, `outcome`: of a tool call. `item`: id of the thread and position. `error`, `usage`: what a
 service call has of both."""

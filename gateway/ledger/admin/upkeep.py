@@ -118,7 +118,7 @@ class OpenToolFacts(msgspec.Struct, frozen=True):
 
 
 class FailedTurn(msgspec.Struct, frozen=True):
-    """A turn that failed; `error_class` and `error_detail` (200 characters) are those of its last service call."""
+    """A turn that failed; `error_class` is that of its last service call."""
 
     turn: str
     task: str
@@ -128,7 +128,6 @@ class FailedTurn(msgspec.Struct, frozen=True):
     number: int
     failure_class: str | None
     error_class: str | None
-    error_detail: str | None
     accepted_at: int
     ended_at: int
 

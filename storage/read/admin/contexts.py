@@ -253,12 +253,10 @@ def _turn(row: Row) -> ThreadTurn:
 
 def _step(row: Row) -> HandleStep:
     call, turn, task, number, round_, attempt, status, *rest = row
-    error, detail, prepared, ended, before, pending, after, run, turn_status, failure, turn_ended, displaced, *jobs = (
-        rest
-    )
+    error, prepared, ended, before, pending, after, run, turn_status, failure, turn_ended, displaced, *jobs = rest
     deletions = [None if job is None else QueuedDeletion(due, tries) for job, due, tries in (jobs[:3], jobs[3:])]
     return HandleStep(
-        call, turn, task, number, round_, attempt, ServiceCallStatus(status), error, detail, prepared, ended,
+        call, turn, task, number, round_, attempt, ServiceCallStatus(status), error, prepared, ended,
         before, pending, after, run, TurnStatus(turn_status), failure, turn_ended, bool(displaced), *deletions,
     )  # fmt: skip
 

@@ -51,7 +51,6 @@ _TEXTS: dict[BodyKind, Query] = {
     "arguments": compiled.ADMIN_TEXT_ARGUMENTS,
     "outcome": compiled.ADMIN_TEXT_OUTCOME,
     "item": compiled.ADMIN_TEXT_ITEM,
-    "error": compiled.ADMIN_TEXT_ERROR,
     "usage": compiled.ADMIN_TEXT_USAGE,
 }
 

@@ -17,7 +17,6 @@ _ADDED = (
     ("turn", "started_at", _BIG),
     ("turn", "trace", _TEXT),
     ("service_call", "first_at", _BIG),
-    ("service_call", "error_detail", _TEXT),
     ("tool_call", "asked_at", _BIG),
     ("tool_call", "started_at", _BIG),
     ("tool_call", "ended_at", _BIG),

@@ -20,7 +20,7 @@ def step(number: int, before: str | None, after: str | None, *, round: int = 0, 
     at = number * 100 + round * 10 + attempt
     return HandleStep(
         f"call-{number}-{round}-{attempt}", f"turn-{number}", "task-1", number, round, attempt,
-        ServiceCallStatus.COMPLETED, None, None, at, at + 5, before, None, after, None,
+        ServiceCallStatus.COMPLETED, None, at, at + 5, before, None, after, None,
         TurnStatus.COMPLETED, None, number * 100 + 50, displaced=False,
     )  # fmt: skip
 

@@ -195,7 +195,8 @@ def _rounds(rows: Rows) -> Iterator[str]:
 def _items(rows: Rows) -> Iterator[str]:
     for thread in rows("SELECT * FROM thread WHERE state <> 'deleted'"):
         items = rows(
-            "SELECT history_item.*, number, sequence, displaced = 1 AND turn.ended_at IS NOT NULL AS displaced FROM history_item"
+            "SELECT history_item.*, number, sequence, displaced = 1 AND turn.ended_at IS NOT NULL AS displaced"
+            " FROM history_item"
             " JOIN turn ON turn.id = turn"
             " LEFT JOIN tool_call ON tool_call.id = tool_call"
             " WHERE history_item.thread = ? ORDER BY number, position",

@@ -4,6 +4,7 @@ sources of tools and the limits that a configuration describes."""
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -50,6 +51,7 @@ from gateway.scheduling.leases import LeaseTimes
 from gateway.scheduling.runner import Runner
 from gateway.telemetry.access_lines import AccessLines
 from gateway.telemetry.loop_lag import watch_loop
+from gateway.ui.front.route import FrontPage
 
 if TYPE_CHECKING:
     from gateway.grpc.server import GrpcServer
@@ -225,6 +227,7 @@ class Gateway:
         )
         if self._metrics is not None and config.metrics.path is not None:
             served.append(Route(config.metrics.path, MetricsPage(self._metrics.page, pipeline)))
+        served.append(Route("/", FrontPage(agents, public_url, datetime.fromtimestamp(self._clock.now() / 1000, UTC))))
         router = Router([*served, *self._health.routes()], redirect_slashes=False, default=NOT_FOUND)
         app: ASGIApp = HostGuard(router.app, allowed_hosts(config.server.host, public_url))
         if self._observer is not SILENT:

@@ -156,6 +156,7 @@ def _cards(
         versions=(v1_0.VERSION, v1_1.VERSION) if config.protocol.draft_1_1 else (v1_0.VERSION,),
         grpc=config.server.grpc_address,
         described=description,
+        documentation_url=config.cards.documentation_url,
     )
     public = signed(card, signer)
     extended = None if agent.card.extended is None else _extended(public, agent.card.extended, signer)

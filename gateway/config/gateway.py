@@ -37,7 +37,7 @@ from gateway.foundation.addresses import http_url, is_loopback, local_url
 from gateway.foundation.clock import ID_LENGTH
 from gateway.foundation.tls import check_certificate
 
-_TAKEN = ("/a2a", "/admin", "/livez", "/readyz", "/.well-known", "/ui")
+_TAKEN = ("/a2a", "/admin", "/livez", "/readyz", "/.well-known", "/openapi.json", "/ui")
 """Beginnings of the paths of the gateway."""
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -364,6 +364,11 @@ class CardsConfig(Settings):
     """What all cards say."""
 
     provider: ProviderConfig | None = Field(None, description="Who offers the agents.")
+    documentation_url: WebUrl | None = Field(
+        None,
+        description="Documentation of agents that name none, neither in their `card` nor as their backend describes them. The "
+        "page at the root of the gateway shows how to call each agent.",
+    )
     signing: CardSigningConfig | None = Field(None, description="Sign the cards; they are not when not given.")
     refresh: Annotated[Duration, Field(ge=duration("10s"))] = Field(
         duration("5m"), description="How often backends that describe their agents are asked."

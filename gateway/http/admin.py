@@ -1,12 +1,12 @@
 """The admin API, beside A2A: operations on whole contexts and on push deliveries. Law: a caller reaches only its own data.
 
-/admin/api/v1/contexts/{id}?agent=NAME     GET: the context as a document, for another gateway to import
-                                           DELETE: the context and everything in it; 204, or 404
-/admin/api/v1/contexts:import              POST: such a document, 201 with its id
-/admin/api/v1/contexts:adopt               POST {agent, handle, contextId?}: a context that continues a conversation of the
-                                           agent's backend; 201 with its id
-/admin/api/v1/push                         GET: the caller's push configurations that are not done, the latest first
-/admin/api/v1/push:replay                  POST {taskId, id?}: stopped deliveries continue where they stopped
+/admin/api/v1/contexts/{context}?agent=NAME  GET: the context as a document, for another gateway to import
+                                             DELETE: the context and everything in it; 204, or 404
+/admin/api/v1/contexts:import                POST: such a document, 201 with its id
+/admin/api/v1/contexts:adopt                 POST {agent, handle, contextId?}: a context that continues a conversation of the
+                                             agent's backend; 201 with its id
+/admin/api/v1/push                           GET: the caller's push configurations that are not done, the latest first
+/admin/api/v1/push:replay                    POST {taskId, id?}: stopped deliveries continue where they stopped
 
 Handles go in and out here, and a handle opens any conversation of a backend. Where callers authenticate, these addresses
 require an admin key. No secret of a push configuration goes out.
@@ -14,12 +14,13 @@ require an admin key. No secret of a push configuration goes out.
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import TypeVar
 
 import msgspec
-from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.a2a.errors import MethodNotAllowed, echo, invalid
+from gateway.a2a import errors
+from gateway.a2a.errors import A2AError, MethodNotAllowed, echo, invalid
 from gateway.a2a.model import Json
 from gateway.a2a.nesting import DEEPEST
 from gateway.a2a.wire import strict_json
@@ -28,7 +29,8 @@ from gateway.http.arrival import arrival_of
 from gateway.http.headers import query
 from gateway.http.pipeline import Pipeline
 from gateway.http.reply import Reply, rest_reply
-from gateway.ledger.push import PushStatus
+from gateway.ledger.documents import ContextDocument
+from gateway.ledger.push import PushState, PushStatus
 from gateway.ledger.threads import Caller
 from gateway.operations.contexts import Contexts, ContextTransfer
 from gateway.operations.push_configs import PushConfigs
@@ -39,40 +41,101 @@ _API = "/admin/api/v1"
 _DOCUMENT_DEPTH = DEEPEST + 16
 """The deepest nesting of the document of a context: what may be stored, and the levels of the document around it."""
 
-Answer = Callable[[Scope, Receive], Awaitable[ASGIApp]]
+Perform = Callable[[Scope, Receive], Awaitable[ASGIApp]]
 
 
-def admin_routes(
-    pipeline: Pipeline, contexts: Contexts | None, transfer: ContextTransfer | None, push_configs: PushConfigs | None
-) -> list[Route]:
-    found: dict[str, dict[str, Answer]] = {}
-    if contexts is not None and transfer is not None:
-        admin = _ContextAdmin(pipeline, contexts, transfer)
-        found["/contexts:import"] = {"POST": admin.import_}
-        found["/contexts:adopt"] = {"POST": admin.adopt}
-        found["/contexts/{context:path}"] = {"GET": admin.export, "DELETE": admin.delete}
-    if push_configs is not None:
-        push_admin = _PushAdmin(pipeline, push_configs)
-        found["/push:replay"] = {"POST": push_admin.replay}
-        found["/push"] = {"GET": push_admin.unfinished}
-    return [Route(f"{_API}{path}", _Address(pipeline, answers)) for path, answers in found.items()]
+class _Texts(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of bodies that have nothing but texts."""
 
 
-class _Address(msgspec.Struct, frozen=True):
-    """The answer to each HTTP method at one address."""
+class Adoption(_Texts, frozen=True):
+    """`handle` is that of a conversation at the backend of the agent, `context_id` the public id of the new context, one of the
+    gateway's own where it is not given."""
 
+    agent: str
+    handle: str
+    context_id: str | None = None
+
+
+class Replay(_Texts, frozen=True):
+    """`id` is that of one configuration of the task; all of them where it is not given."""
+
+    task_id: str
+    id: str | None = None
+
+
+class ContextMade(msgspec.Struct, frozen=True, rename="camel"):
+    """`context_id` is the public id of the new context."""
+
+    context_id: str
+
+
+class PushProgress(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How far the deliveries of a push configuration are: the next event of its task that is posted, failed attempts for it,
+    when it is tried again, and why it was not delivered."""
+
+    task_id: str
+    id: str
+    agent: str
+    url: str
+    state: PushState
+    next_event: int
+    attempts: int
+    next_attempt: str | None = None
+    last_error: str | None = None
+
+
+class PushStates(msgspec.Struct, frozen=True):
+    configs: list[PushProgress]
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """How many configurations go on."""
+
+    replayed: int
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """What an HTTP method does at an address. `query` are the parameters of its URL, which may be left out; `body` is the type
+    of what is read, `answer` that of what is sent with `status`; None for nothing. `refusals` are errors of its own."""
+
+    perform: Perform
+    name: str
+    summary: str
+    query: tuple[str, ...] = ()
+    body: type | None = None
+    answer: type | None = None
+    status: int = 200
+    refusals: tuple[type[A2AError], ...] = ()
+
+
+class AdminAddress(msgspec.Struct, frozen=True):
+    """`path` is as Starlette has it, `actions` are by HTTP method."""
+
+    path: str
     pipeline: Pipeline
-    answers: Mapping[str, Answer]
+    actions: Mapping[str, Action]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refuse = partial(rest_reply, allowed=self.answers)
+        refuse = partial(rest_reply, allowed=self.actions)
         await self.pipeline.respond(self._answer(scope, receive), refuse, scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> ASGIApp:
-        answer = self.answers.get(scope["method"])
-        if answer is None:
+        action = self.actions.get(scope["method"])
+        if action is None:
             raise MethodNotAllowed(f"{echo(scope['method'])} is not a method of this address")
-        return await answer(scope, receive)
+        return await action.perform(scope, receive)
+
+
+def admin_addresses(
+    pipeline: Pipeline, contexts: Contexts | None, transfer: ContextTransfer | None, push_configs: PushConfigs | None
+) -> list[AdminAddress]:
+    found: dict[str, dict[str, Action]] = {}
+    if contexts is not None and transfer is not None:
+        found |= _ContextAdmin(pipeline, contexts, transfer).actions()
+    if push_configs is not None:
+        found |= _PushAdmin(pipeline, push_configs).actions()
+    return [AdminAddress(f"{_API}{path}", pipeline, actions) for path, actions in found.items()]
 
 
 class _Admitted(msgspec.Struct, frozen=True):
@@ -99,6 +162,45 @@ class _ContextAdmin(_Admin, frozen=True):
     contexts: Contexts
     transfer: ContextTransfer
 
+    def actions(self) -> dict[str, dict[str, Action]]:
+        bring = Action(
+            perform=self.import_,
+            name="ImportContext",
+            summary="Takes a context in that another gateway has exported",
+            body=ContextDocument,
+            answer=ContextMade,
+            status=201,
+        )
+        adopt = Action(
+            perform=self.adopt,
+            name="AdoptConversation",
+            summary="Makes a context that continues a conversation of an agent's backend",
+            body=Adoption,
+            answer=ContextMade,
+            status=201,
+            refusals=(errors.NotFound, errors.UnsupportedOperation),
+        )
+        export = Action(
+            perform=self.export,
+            name="ExportContext",
+            summary="Gives a context as a document, for another gateway to import",
+            answer=ContextDocument,
+            refusals=(errors.NotFound, errors.UnsupportedOperation),
+        )
+        delete = Action(
+            perform=self.delete,
+            name="DeleteContext",
+            summary="Deletes a context with everything in it, or what it has with one agent",
+            query=("agent",),
+            status=204,
+            refusals=(errors.NotFound,),
+        )
+        return {
+            "/contexts:import": {"POST": bring},
+            "/contexts:adopt": {"POST": adopt},
+            "/contexts/{context:path}": {"GET": export, "DELETE": delete},
+        }
+
     async def delete(self, scope: Scope, receive: Receive) -> ASGIApp:
         name = dict(query(scope["query_string"])).get("agent") or None
         admitted, context = await self._admit(scope, name), scope["path_params"]["context"]
@@ -119,62 +221,78 @@ class _ContextAdmin(_Admin, frozen=True):
         agents, limits = self.pipeline.agents, self.pipeline.limits
         context = await self.transfer.import_document(admitted.caller, agents, document, limits)
         admitted.audited("context.imported", target=Target(context=context))
-        return _created(context)
+        return _reply(ContextMade(context), 201)
 
     async def adopt(self, scope: Scope, receive: Receive) -> ASGIApp:
         admitted = await self._admit(scope)
-        wanted = await self._read(scope, receive)
-        name, handle, context_id = _text(wanted, "agent"), _text(wanted, "handle"), _optional_text(wanted, "contextId")
-        agent = self.pipeline.agents.resolve(name, None)
-        context = await self.transfer.adopt(admitted.caller, agent, handle, context_id, self.pipeline.limits)
-        admitted.audited("context.adopted", target=Target(agent=name, context=context))
-        return _created(context)
+        wanted = _texts(Adoption, await self._read(scope, receive))
+        agent, limits = self.pipeline.agents.resolve(wanted.agent, None), self.pipeline.limits
+        context = await self.transfer.adopt(admitted.caller, agent, wanted.handle, wanted.context_id, limits)
+        admitted.audited("context.adopted", target=Target(agent=wanted.agent, context=context))
+        return _reply(ContextMade(context), 201)
 
 
 class _PushAdmin(_Admin, frozen=True):
     configs: PushConfigs
 
+    def actions(self) -> dict[str, dict[str, Action]]:
+        unfinished = Action(
+            perform=self.unfinished,
+            name="ListUnfinishedPush",
+            summary="Lists the caller's push configurations that are not done, the latest first",
+            answer=PushStates,
+        )
+        replay = Action(
+            perform=self.replay,
+            name="ReplayPush",
+            summary="Lets stopped deliveries continue where they stopped",
+            body=Replay,
+            answer=Replayed,
+            refusals=(errors.NotFound,),
+        )
+        return {"/push:replay": {"POST": replay}, "/push": {"GET": unfinished}}
+
     async def unfinished(self, scope: Scope, receive: Receive) -> ASGIApp:
         found = await self.configs.statuses((await self._admit(scope)).caller)
-        return Reply(msgspec.json.encode({"configs": [_push_json(status) for status in found]}))
+        return _reply(PushStates([_progress(status) for status in found]))
 
     async def replay(self, scope: Scope, receive: Receive) -> ASGIApp:
         admitted = await self._admit(scope)
-        wanted = await self._read(scope, receive)
-        task, config = _text(wanted, "taskId"), _optional_text(wanted, "id")
-        replayed = await self.configs.replay(admitted.caller, task, config)
-        admitted.audited("push.replayed", target=Target(task=task, push=config or ""))
-        return Reply(msgspec.json.encode({"replayed": replayed}))
+        wanted = _texts(Replay, await self._read(scope, receive))
+        replayed = await self.configs.replay(admitted.caller, wanted.task_id, wanted.id)
+        admitted.audited("push.replayed", target=Target(task=wanted.task_id, push=wanted.id or ""))
+        return _reply(Replayed(replayed))
 
 
-def _text(wanted: Json, name: str, requirement: str = "must be given as text") -> str:
-    value = wanted.get(name) if isinstance(wanted, dict) else None
-    if not isinstance(value, str):
-        raise invalid(name, requirement)
-    return value
+T = TypeVar("T", bound=_Texts)
 
 
-def _optional_text(wanted: dict[str, Json], name: str) -> str | None:
-    return None if wanted.get(name) is None else _text(wanted, name, "must be text") or None
+def _texts(kind: type[T], wanted: Json) -> T:
+    """The body as this type. Raises: InvalidParams."""
+    found: dict[str, str | None] = {}
+    for field in msgspec.structs.fields(kind):
+        name = field.encode_name
+        value = wanted.get(name) if isinstance(wanted, dict) else None
+        if not isinstance(value, str) and (field.required or value is not None):
+            raise invalid(name, "must be given as text" if field.required else "must be text")
+        found[field.name] = value if field.required else value or None
+    return kind(**found)
 
 
-def _created(context_id: str) -> ASGIApp:
-    return Reply(msgspec.json.encode({"contextId": context_id}), 201)
+def _reply(answer: msgspec.Struct, status: int = 200) -> Reply:
+    return Reply(msgspec.json.encode(answer), status)
 
 
-def _push_json(status: PushStatus) -> dict[str, Json]:
+def _progress(status: PushStatus) -> PushProgress:
     config = status.config
-    found: dict[str, Json] = {
-        "taskId": config.task,
-        "id": config.id,
-        "agent": status.agent,
-        "url": config.url,
-        "state": status.state.value,
-        "nextEvent": status.next_event,
-        "attempts": status.attempts,
-    }
-    if status.due_at:
-        found["nextAttempt"] = timestamp(status.due_at)
-    if status.last_error is not None:
-        found["lastError"] = status.last_error
-    return found
+    return PushProgress(
+        task_id=config.task,
+        id=config.id,
+        agent=status.agent,
+        url=config.url,
+        state=status.state,
+        next_event=status.next_event,
+        attempts=status.attempts,
+        next_attempt=timestamp(status.due_at) if status.due_at else None,
+        last_error=status.last_error,
+    )

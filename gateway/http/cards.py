@@ -3,7 +3,7 @@
 Source: A2A 1.0, sections 4.4 and 8. Law: cards are public; they say how a caller authenticates.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -52,13 +52,15 @@ def build_card(
     versions: Sequence[str] = (v1_0.VERSION,),
     grpc: str | None = None,
     described: Description | None = None,
+    documentation_url: str | None = None,
 ) -> AgentCard:
     """The card of the agent called `name`; without skills, the agent itself is its one skill.
 
     `described` is what the backend says of the agent, for what `card` does not say. `public_url` is the gateway's. The modes
     are those of the adapter, for a card and a description that name none. `client_tools` says that
     callers may bring tools of their own. `versions` are those of A2A that each interface over HTTP speaks, the preferred one
-    first. `grpc` is the address of the gateway's gRPC port, if it has one.
+    first. `grpc` is the address of the gateway's gRPC port, if it has one. `documentation_url` is for an agent of which neither
+    names its own.
     """
     address = agent_url(name, public_url)
     told = Description() if described is None else usable(described, input_modes, output_modes)
@@ -85,7 +87,7 @@ def build_card(
         supported_interfaces=(*over_http, *over_grpc),
         provider=model.AgentProvider(**_given(provider)) if provider else None,
         version=version,
-        documentation_url=card.documentation_url or told.documentation_url,
+        documentation_url=card.documentation_url or told.documentation_url or documentation_url,
         capabilities=model.AgentCapabilities(
             streaming=True,
             push_notifications=push_notifications,
@@ -125,6 +127,17 @@ def agent_url(name: str, public_url: str) -> str:
     return f"{public_url.rstrip('/')}/a2a/{name}"
 
 
+def card_url(name: str, public_url: str) -> str:
+    return f"{agent_url(name, public_url)}/.well-known/agent-card.json"
+
+
+def latest_change(agents: Iterable[Agent], started: datetime) -> datetime:
+    """Since when the cards of these agents say what they say. `started` is the time since which those of the configuration are
+    valid."""
+    told = (agent.described.since for agent in agents if agent.described is not None)
+    return max((started, *(datetime.fromtimestamp(each / 1000, UTC) for each in told if each is not None)))
+
+
 class Cards:
     """The encoded cards of all agents, each encoded again when its backend describes it otherwise. As an ASGI application: the
     card of the agent that needs no name."""
@@ -133,7 +146,7 @@ class Cards:
         """`started` is the time since which the cards of the configuration are valid."""
         self._agents = agents
         self._started = started
-        self._addresses = {agent.name: agent_url(agent.name, public_url) for agent in agents}
+        self._public_url = public_url
         self._cards: dict[str, _Encoded] = {agent.name: self._encoded(agent) for agent in agents}
         self._list = self._listing()
 
@@ -168,31 +181,28 @@ class Cards:
 
     def _encoded(self, agent: Agent) -> "_Encoded":
         card = card_json(agent.public_card)
-        told = None if agent.described is None else agent.described.since
-        since = self._started if told is None else max(self._started, datetime.fromtimestamp(told / 1000, UTC))
-        return _Encoded(agent.public_card, card, _cached(card, [card], since), since)
+        since = latest_change((agent,), self._started)
+        return _Encoded(agent.public_card, card, _cached(card, [card], since))
 
     def _listing(self) -> CachedDocument:
         listing = [
             {
                 **each.json,
                 "agent": name,
-                "url": self._addresses[name],
-                "cardUrl": f"{self._addresses[name]}/.well-known/agent-card.json",
+                "url": agent_url(name, self._public_url),
+                "cardUrl": card_url(name, self._public_url),
             }
             for name, each in self._cards.items()
         ]
-        since = max((each.since for each in self._cards.values()), default=self._started)
-        return _cached({"agents": listing}, listing, since)
+        return _cached({"agents": listing}, listing, latest_change(self._agents, self._started))
 
 
 class _Encoded(msgspec.Struct, frozen=True):
-    """A card in the form in which it is served since this time."""
+    """A card in the form in which it is served."""
 
     card: AgentCard
     json: dict[str, Json]
     document: CachedDocument
-    since: datetime
 
 
 def _cached(document: Json, cards: Sequence[dict[str, Json]], started: datetime) -> CachedDocument:

@@ -21,6 +21,8 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 _URI_LENGTH = 512
 _PARAMETERS = 100
 _JSON_TYPES = frozenset({JSON, A2A_JSON})
+_REFUSED = re.compile(rb"(^|;)\s*q\s*=\s*0(\.0*)?\s*($|;)")
+HTML = b"text/html"
 
 
 class ServiceParameters(msgspec.Struct, frozen=True):
@@ -121,6 +123,16 @@ def _is_json(value: bytes) -> bool:
         return not value.strip()
     charset = re.search(rb'charset\s*=\s*"?([^\s";]*)', parameters)
     return charset is None or charset[1] in (b"utf-8", b"utf8")
+
+
+def names_html(scope: Scope) -> bool:
+    """Whether the client names `text/html` among what it accepts, as browsers do. A range such as `*/*` names no type."""
+    return any(
+        kind.strip() == HTML and _REFUSED.search(parameters) is None
+        for name, value in scope["headers"]
+        if name == b"accept"
+        for kind, _, parameters in (each.partition(b";") for each in value.lower().split(b","))
+    )
 
 
 def wants_a2a_json(scope: Scope) -> bool:

@@ -4,7 +4,6 @@ Law: the path is part of the request, and the body must not contradict it. Sourc
 section 3.5.6.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -19,83 +18,9 @@ from gateway.http.cards import what_is_said
 from gateway.http.documents import private_document
 from gateway.http.headers import query, wants_a2a_json
 from gateway.http.pipeline import Document, Pipeline
-from gateway.http.reply import A2A_JSON, JSON, REST, REST_0_3, Reply, RestErrors
+from gateway.http.reply import A2A_JSON, JSON, Reply
+from gateway.http.rest_addresses import Resource
 from gateway.http.sse import Envelope
-
-_CONFIGS = {"GET": "ListTaskPushNotificationConfigs", "POST": "CreateTaskPushNotificationConfig"}
-_CONFIG = {"GET": "GetTaskPushNotificationConfig", "DELETE": "DeleteTaskPushNotificationConfig"}
-_CANCEL = {"POST": "CancelTask"}
-_SUBSCRIBE = {"GET": "SubscribeToTask", "POST": "SubscribeToTask"}
-
-
-class Version(msgspec.Struct, frozen=True):
-    """A version of the binding: its dialects, where other ones are spoken, and its errors. `card` is the address of the
-    extended card; `task` and `config` are the fields (by proto name) of the two ids in the address of a push configuration."""
-
-    dialects: Mapping[str, Dialect]
-    elsewhere: str
-    errors: RestErrors
-    card: str
-    task: str
-    config: str
-
-
-V1_0 = Version(
-    dialects.HTTP_JSON,
-    "HTTP+JSON of A2A 0.3 is below /v1 of the agent's address",
-    REST,
-    card="extendedAgentCard",
-    task="task_id",
-    config="id",
-)
-V0_3 = Version(
-    dialects.HTTP_JSON_BELOW_V1,
-    "HTTP+JSON of A2A 1.0 is at the agent's address without /v1",
-    REST_0_3,
-    card="card",
-    task="id",
-    config="push_notification_config_id",
-)
-
-
-class Resource(msgspec.Struct, frozen=True):
-    """An address below an agent: the operation of each HTTP method, and the fields (by proto name) in the path."""
-
-    operations: Mapping[str, str]
-    fields: Mapping[str, str]
-    optional_body: bool = False
-    version: Version = V1_0
-
-
-def resource(segments: list[str], version: Version = V1_0) -> Resource | None:
-    """The resource at a decoded path below an agent, and below `/v1` of it for A2A 0.3; None where there is none. An id may
-    hold a colon."""
-    match segments:
-        case ["message:send"]:
-            return Resource({"POST": "SendMessage"}, {}, version=version)
-        case ["message:stream"]:
-            return Resource({"POST": "SendStreamingMessage"}, {}, version=version)
-        case [version.card]:
-            return Resource({"GET": "GetExtendedAgentCard"}, {}, version=version)
-        case ["tasks"]:
-            return Resource({"GET": "ListTasks"}, {}, version=version)
-        case ["tasks", task] if task:
-            return _task(task, version)
-        case ["tasks", task, "pushNotificationConfigs"] if task:
-            return Resource(_CONFIGS, {version.task: task}, version=version)
-        case ["tasks", task, "pushNotificationConfigs", config] if task and config:
-            return Resource(_CONFIG, {version.task: task, version.config: config}, version=version)
-        case _:
-            return None
-
-
-def _task(segment: str, version: Version) -> Resource:
-    task, _, verb = segment.rpartition(":")
-    if task and verb == "cancel":
-        return Resource(_CANCEL, {"id": task}, optional_body=True, version=version)
-    if task and verb == "subscribe":
-        return Resource(_SUBSCRIBE, {"id": task}, optional_body=True, version=version)
-    return Resource({"GET": "GetTask"}, {"id": segment}, version=version)
 
 
 class Rest:

@@ -1,11 +1,13 @@
 """The addresses of the gateway: cards, JSON-RPC at the base address of an agent, HTTP+JSON below it.
 
+/                                            for browsers, a page about the agents: `gateway.ui.front`
 /.well-known/agent-card.json                 the card of the only or the default agent
 /a2a                                         GET: all cards; POST: JSON-RPC to the agent in `tenant`, or the default one
 /a2a/{agent}                                 POST: JSON-RPC; with and without a slash at the end
 /a2a/{agent}/.well-known/agent-card.json     the card
 /a2a/{agent}/message:send ...                HTTP+JSON; also /a2a/{agent}/{tenant}/... and /a2a/...
 /a2a/{agent}/v1/message:send ...             HTTP+JSON of A2A 0.3; also /a2a/v1/...
+/openapi.json                                what stands at the addresses of HTTP+JSON and the admin API: `gateway.http.openapi`
 /admin/api/v1/...                            whole contexts and undelivered push notifications: `gateway.http.admin`
 /.well-known/jwks.json                       the public keys of signed cards and notifications, where any are signed
 """
@@ -22,18 +24,20 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.a2a.errors import NoSuchAddress
 from gateway.foundation.clock import Clock
-from gateway.http.admin import admin_routes
+from gateway.http.admin import AdminAddress, admin_addresses
 from gateway.http.cards import Cards
-from gateway.http.documents import CachedDocument
+from gateway.http.documents import CachedDocument, LateDocument
 from gateway.http.jsonrpc import JsonRpc
 from gateway.http.pipeline import Pipeline
 from gateway.http.reply import rest_reply
-from gateway.http.rest import V0_3, Resource, Rest, resource
+from gateway.http.rest import Rest
+from gateway.http.rest_addresses import V0_3, Resource, resource
 from gateway.operations.contexts import Contexts, ContextTransfer
 from gateway.operations.push_configs import PushConfigs
 
 JWKS_PATH = "/.well-known/jwks.json"
-_BASE = "/a2a"
+OPENAPI_PATH = "/openapi.json"
+CARDS_PATH = _BASE = "/a2a"
 _BELOW = "/a2a/"
 _CARD = [".well-known", "agent-card.json"]
 _PREFIXES = 3  # /a2a, /a2a/{agent} and /a2a/{agent}/{tenant}: an operation's path follows one of them
@@ -53,17 +57,28 @@ def routes(
     push_configs: PushConfigs | None = None,
     jwks: bytes | None = None,
 ) -> list[BaseRoute]:
-    """The routes of both HTTP bindings, the cards, and the admin API."""
+    """The routes of both HTTP bindings, the cards, the admin API, and the description of all of it."""
     started = datetime.fromtimestamp(clock.now() / 1000, UTC)
     cards = Cards(pipeline.agents, public_url, started)
+    admin = admin_addresses(pipeline, contexts, transfer, push_configs)
+    described = LateDocument(lambda _: _described(pipeline, public_url, admin, started), lambda: None)
     found: list[BaseRoute] = [
         _A2A(pipeline, cards),
         Route("/.well-known/agent-card.json", cards),
-        *admin_routes(pipeline, contexts, transfer, push_configs),
+        *(Route(address.path, address) for address in admin),
+        Route(OPENAPI_PATH, described),
     ]
     if jwks is not None:
         found.append(Route(JWKS_PATH, CachedDocument(jwks, started)))
     return found
+
+
+def _described(pipeline: Pipeline, public_url: str, admin: list[AdminAddress], started: datetime) -> CachedDocument:
+    """The OpenAPI description."""
+    from gateway.http.openapi.document import document
+
+    found = document(pipeline.agents, public_url, pipeline.limits.id_length, admin)
+    return CachedDocument(msgspec.json.encode(found), started)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -308,6 +308,29 @@ async def copilotstudio_client(directory: Path, url: str, token: str, *texts: st
     return await _told([program, script, url, token, *texts], directory, {"PYTHONWARNINGS": "ignore"})
 
 
+async def snippet(directory: Path, language: str, text: str, environment: dict[str, str]) -> str:
+    """What a snippet prints that says how to call an agent, run with the official SDK of its language."""
+    commands: dict[str, Callable[[], tuple[str, str]]] = {
+        "sh": lambda: ("sh", "snippet.sh"),
+        "python": lambda: (sys.executable, "snippet.py"),
+        "js": lambda: (_node(), "snippet.mjs"),
+    }
+    program, name = commands[language]()
+    if language == "js":
+        (directory / "node_modules").symlink_to(_installed("a2a-js", "a2a-js/node_modules"))
+    (directory / name).write_text(text)
+    process = await asyncio.create_subprocess_exec(
+        program,
+        name,
+        cwd=directory,
+        env=_bare(directory) | environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    return (await _output(process)).decode()
+
+
 async def _told(command: list[object], directory: Path, environment: dict[str, str]) -> list[dict[str, Any]]:
     """The JSON lines that a client prints until it ends."""
     process = await asyncio.create_subprocess_exec(
@@ -318,6 +341,11 @@ async def _told(command: list[object], directory: Path, environment: dict[str, s
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
+    return [json.loads(line) for line in (await _output(process)).splitlines()]
+
+
+async def _output(process: asyncio.subprocess.Process) -> bytes:
+    """What a client prints until it ends, which it has to do in peace."""
     try:
         async with asyncio.timeout(_READY_WITHIN_SECONDS):
             out, err = await process.communicate()
@@ -328,7 +356,7 @@ async def _told(command: list[object], directory: Path, environment: dict[str, s
     if process.returncode != 0:
         tail = _tail(err.decode(errors="replace"))
         pytest.fail(f"the client ended with {process.returncode}:\n{tail}", pytrace=False)
-    return [json.loads(line) for line in out.splitlines()]
+    return out
 
 
 def _tail(text: str) -> str:

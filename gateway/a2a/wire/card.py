@@ -24,7 +24,7 @@ def card_json(card: AgentCard) -> dict[str, Json]:
             {name: scopes["list"] for name, scopes in requirement["schemes"].items()} for requirement in required
         ]
     if card.security_schemes is not None:
-        found["securitySchemes"] = {name: each | _scheme_for_v0_3(each) for name, each in card.security_schemes.items()}
+        found["securitySchemes"] = {name: each | openapi_scheme(each) for name, each in card.security_schemes.items()}
     return found
 
 
@@ -50,9 +50,9 @@ def _for_v0_3(card: AgentCard) -> dict[str, Json]:
     }
 
 
-def _scheme_for_v0_3(scheme: dict[str, Json]) -> dict[str, Json]:
-    """The members of 0.3. They say all that those of 1.0 say, because a2a-sdk 1.3 reads a scheme that has a `type` as one of
-    0.3, and then verifies the signature."""
+def openapi_scheme(scheme: dict[str, Json]) -> dict[str, Json]:
+    """The members of 0.3, which are those of OpenAPI. They say all that those of 1.0 say, because a2a-sdk 1.3 reads a scheme
+    that has a `type` as one of 0.3, and then verifies the signature."""
     ((kind, members),) = scheme.items()
     if kind == "httpAuthSecurityScheme":
         return {"type": "http", **members}

@@ -16,7 +16,9 @@ HTTP_JSON: Mapping[str, Dialect] = {v1_0.VERSION: v1_0.DIALECT}
 HTTP_JSON_BELOW_V1: Mapping[str, Dialect] = {json_rpc.VERSION: http_json.DIALECT}
 _DRAFTS: Mapping[str, Dialect] = {v1_1.VERSION: v1_1.DIALECT}
 
-_UNNAMED = "0.3"
+UNNAMED = "0.3"
+"""The version of a request that names none."""
+
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?:\.[0-9]{1,4})?")
 
 
@@ -31,12 +33,12 @@ def negotiate(requested: str | None, dialects: Mapping[str, Dialect], elsewhere:
     Raises: VersionNotSupported naming the supported ones.
     """
     text = requested or ""
-    dialect = dialects.get(text or _UNNAMED)
+    dialect = dialects.get(text or UNNAMED)
     if dialect is None and (match := _VERSION.fullmatch(text)):
         dialect = dialects.get(f"{int(match[1])}.{int(match[2])}")
     if dialect is not None:
         return dialect
     supported = ", ".join(dialects)
-    asked = f"A2A version {echo(text)}" if text else f"A2A version {_UNNAMED} (assumed without A2A-Version)"
+    asked = f"A2A version {echo(text)}" if text else f"A2A version {UNNAMED} (assumed without A2A-Version)"
     why = "; ".join(filter(None, (f"{asked} is not supported", f"supported: {supported}", elsewhere)))
     raise VersionNotSupported(why, metadata={"supportedVersions": supported})

@@ -9,6 +9,7 @@ from gateway.a2a.wire.card import without_empty
 from gateway.config.agents import CardConfig, ExtensionConfig, SkillConfig
 from gateway.config.gateway import ProviderConfig
 from gateway.http.cards import build_card
+from gateway.ports.capabilities import Description
 from tests.interaction.harness import URL, Gateway, JsonRpc, agent
 
 ECHO: dict[str, Any] = {
@@ -194,3 +195,21 @@ def test_the_official_sdk_reads_a_card() -> None:
     parsed = json_format.Parse(msgspec.json.encode(card), sdk_types.AgentCard())
 
     assert [entry.url for entry in parsed.supported_interfaces] == [f"{URL}/a2a/support"] * 2
+
+
+@pytest.mark.parametrize(
+    ("own", "told", "expected"),
+    [
+        ("https://own.example", "https://told.example", "https://own.example"),
+        (None, "https://told.example", "https://told.example"),
+        (None, None, "https://all.example"),
+    ],
+)
+def test_the_documentation_of_all_is_for_an_agent_that_has_none(
+    own: str | None, told: str | None, expected: str
+) -> None:
+    described = Description(documentation_url=told)
+    card = build_card(
+        "a", CardConfig(documentation_url=own), URL, described=described, documentation_url="https://all.example"
+    )
+    assert card.documentation_url == expected

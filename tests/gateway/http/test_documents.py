@@ -1,10 +1,12 @@
 """Documents for caches: which requests are told that nothing has changed."""
 
+import asyncio
+import threading
 from datetime import UTC, datetime
 
 import pytest
 
-from gateway.http.documents import CachedDocument, private_document
+from gateway.http.documents import CachedDocument, LateDocument, private_document
 from gateway.http.reply import Reply
 from tests.interaction import asgi
 
@@ -66,3 +68,44 @@ async def test_a_document_of_one_caller_is_for_its_own_cache() -> None:
     known = asgi.scope_of("GET", "/", [("if-none-match", headers[b"etag"].decode())])
     assert private_document(Reply(b"body"), known).status == 304
     assert private_document(Reply(b"changed"), known).status == 200
+
+
+async def test_a_late_document_is_made_once_for_all_that_wait_and_not_in_the_event_loop() -> None:
+    threads: list[threading.Thread] = []
+
+    def make(state: str) -> CachedDocument:
+        threads.append(threading.current_thread())
+        return CachedDocument(state.encode(), STARTED)
+
+    document = LateDocument(make, lambda: "body")
+    answers = await asyncio.gather(*(asgi.request(document, "GET", "/") for _ in range(3)))
+    assert [answer.body for answer in answers] == [b"body"] * 3
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
+
+
+async def test_a_late_document_is_made_again_when_its_state_is_another() -> None:
+    states = iter(("one", "one", "two"))
+    made: list[str] = []
+
+    def make(state: str) -> CachedDocument:
+        made.append(state)
+        return CachedDocument(state.encode(), STARTED)
+
+    document = LateDocument(make, lambda: next(states))
+    told = [(await asgi.request(document, "GET", "/")).body for _ in range(3)]
+    assert (told, made) == ([b"one", b"one", b"two"], ["one", "two"])
+
+
+async def test_a_late_document_that_cannot_be_made_is_tried_again() -> None:
+    faults = [OSError("gone")]
+
+    def make(_: None) -> CachedDocument:
+        if faults:
+            raise faults.pop()
+        return CachedDocument(b"body", STARTED)
+
+    document = LateDocument(make, lambda: None)
+    with pytest.raises(OSError, match="gone"):
+        await asgi.request(document, "GET", "/")
+    assert (await asgi.request(document, "GET", "/")).body == b"body"

@@ -6,6 +6,7 @@ have no word for goes into metadata.
 Source: A2A 0.3.0, section 7, and its `specification/grpc/a2a.proto`.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from gateway.a2a import model
@@ -105,6 +106,15 @@ class _TaskPushConfigs(Wire, frozen=True, kw_only=True):
     configs: list[_TaskPushConfig]
     next_page_token: str = ""
 
+
+WRITTEN: Mapping[type[Wire], type[Wire]] = {
+    model.SendMessageResponse: _Response,
+    model.StreamResponse: _Response,
+    model.Task: _Task,
+    model.TaskPushNotificationConfig: _TaskPushConfig,
+    model.ListTaskPushNotificationConfigsResponse: _TaskPushConfigs,
+}
+"""The form of each result on the wire. A card is written as it is."""
 
 _STATES = {state: state.value for state in TaskState} | {TaskState.CANCELED: "TASK_STATE_CANCELLED"}
 

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.a2a.wire.v0_3.proto_requests import METHODS as METHODS_0_3
 from gateway.a2a.wire.v1_0 import METHODS
-from gateway.http.rest import V0_3, resource
+from gateway.http.rest_addresses import V0_3, resource
 
 
 @pytest.mark.parametrize(

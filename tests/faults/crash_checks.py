@@ -47,7 +47,8 @@ async def the_conversation_goes_on(client: Client) -> None:
     caller, text = A2A(await client.line.http(client.chance), client.agent), f"{client.name}.last plain"
     last = await caller.send(text, client.context, messageId=text)
     assert why(last) == COMPLETED, f"{client.agent}: {last}"
-    assert text_of(last).partition(SAID)[2].split(" | ") == [*client.said, text]
+    told = text_of(last).partition(SAID)[2].split(" | ")
+    assert told == [*client.said, text], f"{client.agent} was told {told}, {client.name} said {client.said}"
     listed = {task["id"] for task in await caller.tasks(client.context)} - {last["id"]}
     assert listed == {task.id for task in client.tasks}
     assert client.told.never.isdisjoint(client.said)

@@ -256,7 +256,7 @@ class Client:
                 pass
             except Refused as error:
                 self._check_passing(error)
-                refused = True
+                refused = _reason(error) != "UNANSWERED"
             if task is None:
                 opened.set_result(refused)
             else:
@@ -474,7 +474,8 @@ class Client:
 
 
 def _is_passing(error: Refused) -> bool:
-    """The same may succeed later. Nothing was stored of a message that is refused as BUSY."""
+    """The same may succeed later. Nothing was stored of a message that is refused as BUSY; one that is UNANSWERED may be
+    stored."""
     return _reason(error) in {"BUSY", "UNANSWERED"}
 
 

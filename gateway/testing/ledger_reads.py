@@ -281,9 +281,16 @@ class TaskReadTests:
 
     @pytest.mark.parametrize(
         ("size", "found", "more"),
-        [(1, "d", True), (900, "d", True), (1200, "dc", True), (2500, "dcb", True), (3500, "dcba", False)],
+        [
+            (1, "d", True),
+            (900, "d", True),
+            (2000, "d", True),
+            (2900, "dc", True),
+            (4000, "dcb", True),
+            (9000, "dcba", False),
+        ],
     )
-    async def test_a_page_ends_with_the_task_that_brings_it_to_its_size(
+    async def test_a_page_ends_before_the_task_that_does_not_fit(
         self, ledger: Ledger, size: int, found: str, more: bool
     ) -> None:
         await _sized(ledger, 1000, 1000, 1000, 1000)
@@ -300,6 +307,19 @@ class TaskReadTests:
         require(turn.message == says("x" * 3_000_000), "the large message came back changed")
         require(page.tasks[0].size > 3_000_000, f"its size is said to be {page.tasks[0].size}")
         require((await ledger.turns(("b",), artifacts=True))["b"] == (turn,), "it is another one by its key")
+
+    @pytest.mark.parametrize("size", [1000, 2_000_000, 3_000_000, 5_000_000])
+    async def test_a_task_whose_parts_together_exceed_a_page_is_on_it(self, ledger: Ledger, size: int) -> None:
+        """Its message alone fits, and its artifact alone."""
+        text = "x" * 1_800_000
+        artifact = b'[{"artifact":{"artifactId":"a","parts":[{"text":"%s"}]}}]' % text.encode()
+        said = replace(ACCEPT, message=says(text))
+        await ledger.commit(said, PREPARE, COMPLETE, APPEND, replace(FINISH, artifacts=artifact))
+        page = await _page(ledger, size=size, artifacts=True)
+        same((_names(page), page.more), ("task-1", False))
+        [turn] = _turns(page.tasks[0])
+        require(turn.message == says(text), "its message came back changed")
+        require(bool(turn.artifacts), "its artifact is not there")
 
     @pytest.mark.parametrize(
         ("history", "read"), [(0, ["", "", ""]), (1, ["", "", "3"]), (2, ["", "2", "3"]), (99, ["1", "2", "3"])]

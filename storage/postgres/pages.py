@@ -40,6 +40,9 @@ def task_page(filters: tuple[bool, ...], values: dict[str, Any], limits: PageLim
             break
         each = records.listed(row, values["agent"], of_turns)
         used += each.size
+        if used > limits.size and listed:
+            more = True
+            break
         listed.append(each)
     [(total,)] = session.one(_call(count, values))
     return TaskPage(tuple(_numbered(session, listed) if limits.numbers else listed), total, more)

@@ -1,5 +1,5 @@
-"""A page of tasks, read in the thread of a reader. Law: a page has at least one task, what does not fit into it is not read,
-and a task that cannot be read hides no other.
+"""A page of tasks, read in the thread of a reader. Law: a page has at least one task, it ends before the first that does not
+fit, behind which nothing is read, and a task that cannot be read hides no other.
 """
 
 import sqlite3
@@ -64,6 +64,8 @@ def _at_once(
                         break
                     latest, of_task = task, []
                     found.append((row, of_task))
+                if turn is None:  # longer than a text may be here
+                    return None
                 room -= len(turn) + len(message) if message else len(turn)
                 if room < 0:
                     return None
@@ -90,6 +92,8 @@ def _one_by_one(
             return listed, True
         each = records.listed(row, values["agent"], _turns(connection, row[0], limits))
         used += each.size
+        if used > limits.size and listed:
+            return listed, True
         listed.append(each)
     return listed, more
 

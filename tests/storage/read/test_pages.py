@@ -53,14 +53,14 @@ def names(found: TaskPage) -> str:
 async def test_what_a_page_has_no_room_for_is_not_read(
     database: Recorded, ledger: SqliteLedger, history: int | None
 ) -> None:
-    await tasks(ledger, 60_000, 30_000, 900)
+    await tasks(ledger, 60_000, 30_000, 10_000, 900)
     with closing(sqlite3.connect(database.path)) as connection:
         # A longer text than this cannot be read by this connection.
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 40_000)
         values = {"tenant": ADA.tenant, "principal": ADA.principal, "agent": "echo", "limit": 101}
         read = partial(task_page, (False, False, False, False), values, connection=connection)
-        assert names(read(limits=PageLimits(100, 20_000, history))) == "cb"
-        assert names(read(limits=PageLimits(100, MANY, 0))) == "cba"
+        assert names(read(limits=PageLimits(100, 20_000, history))) == "dc"
+        assert names(read(limits=PageLimits(100, MANY, 0))) == "dcba"
         with pytest.raises(sqlite3.DataError):
             read(limits=PageLimits(100, 100_000, history))
 

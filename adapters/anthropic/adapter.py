@@ -28,7 +28,7 @@ from gateway.ports.adapter import (
     ServiceRequest,
     StateKind,
 )
-from gateway.ports.capabilities import Backend, ProbeReport
+from gateway.ports.capabilities import Backend, Model, ProbeReport
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
 _PROMPT = "ping"
@@ -46,6 +46,7 @@ class AnthropicAdapter:
         )
         self.backend = Backend(settings.base_url, settings.account)
         self._clock = Clock()
+        self.model = Model("anthropic", settings.model)
         self._model = settings.model
         self._models = f"{settings.base_url}/v1/models"
         self._url = f"{settings.base_url}/v1/messages"

@@ -26,6 +26,7 @@ from adapters.http.sse import EVENT_LIMIT, EventReader
 from adapters.http.streams import AnswerStream, Piece, Reader
 from adapters.http.websocket import HandshakeRefused, WebSocket, refuse_answers
 from gateway.a2a.model import Json
+from gateway.foundation import trace
 from gateway.foundation.route import DIRECT, Route
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ports.adapter import AdapterError, ErrorClass
@@ -243,8 +244,9 @@ class HttpClient:
         if self._signing is not None:
             # A signature is about the bytes that aiohttp writes.
             signed = await self._signing(method, str(address), body or b"")
-        if more or signed or self._proxy is not None:
-            sent = self._merged(url, headers, more or _NO_HEADERS, signed)
+        traced = trace.current_headers()
+        if more or signed or traced or self._proxy is not None:
+            sent = self._merged(url, headers, traced, more or _NO_HEADERS, signed)
         try:
             response = await self._open_session().request(
                 method,
@@ -324,7 +326,7 @@ class HttpClient:
             raise self._failures.error(ErrorClass.UNREACHABLE, "a WebSocket is neither recorded nor replayed")
         url = str(readable(url.replace("ws", "http", 1) if url.startswith("ws") else url, self._failures))
         signed = await self._signing("GET", url, b"") if self._signing is not None else _NO_HEADERS
-        sent = self._merged(url, {"Accept": _ANY}, headers or _NO_HEADERS, signed)
+        sent = self._merged(url, {"Accept": _ANY}, trace.current_headers(), headers or _NO_HEADERS, signed)
         try:
             socket: aiohttp.ClientWebSocketResponse = await self._open_handshakes().ws_connect(
                 url,

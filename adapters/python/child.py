@@ -6,6 +6,7 @@ the function goes on.
 """
 
 import asyncio
+import contextvars
 import ctypes
 import logging
 import os
@@ -19,7 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import structlog
-from structlog.typing import EventDict, WrappedLogger
+from structlog.typing import EventDict, Processor, WrappedLogger
 
 from adapters.python import wire
 from adapters.python.agent_call import AgentService, PythonSettings
@@ -28,9 +29,10 @@ from adapters.python.calls import Failure
 from adapters.python.loop_thread import LoopThread
 from adapters.python.tool import PythonToolSettings, ToolService
 from adapters.python.worker import Run, Worker, escaped
+from gateway.foundation import trace
 from gateway.foundation.forks import keep_from_copies
 from gateway.foundation.lines import Lines
-from gateway.foundation.logs import LogRecords, level_name, take_over_logging
+from gateway.foundation.logs import LogRecords, add_trace, level_name, take_over_logging
 
 _PR_SET_PDEATHSIG = 1
 """Source: Linux, prctl(2)."""
@@ -129,8 +131,8 @@ class Function:
             self._begin(message)
         elif self._worker is not None:
             match message:
-                case wire.Start(number=number, given=given):
-                    self._worker.start(number, bytes(given))
+                case wire.Start(number=number, given=given, trace=place):
+                    self._worker.start(number, bytes(given), _context(place))
                 case wire.Give(number=number, weight=weight):
                     self._worker.give(number, weight)
                 case wire.Stop(number=number):
@@ -152,6 +154,14 @@ class Function:
         self._outbox.post(wire.encode(wire.Ready(service.tool)))
 
 
+def _context(place: str | None) -> contextvars.Context:
+    """Of a call that is there in a trace."""
+    context, found = contextvars.copy_context(), trace.from_text(place)
+    if found is not None:
+        context.run(trace.enter, found)
+    return context
+
+
 def _configure_logging(outbox: Outbox, level: int) -> None:
     def post(_: WrappedLogger, __: str, fields: EventDict) -> EventDict:
         outbox.log(fields)
@@ -161,9 +171,10 @@ def _configure_logging(outbox: Outbox, level: int) -> None:
         fields = {"event": record.getMessage(), "level": level_name(record.levelno), "logger": record.name}
         if record.exc_info:
             fields["exception"] = logging.Formatter().formatException(record.exc_info)
-        outbox.log(fields)
+        outbox.log(add_trace(None, "", fields))
 
-    structlog.configure(processors=[structlog.processors.add_log_level, structlog.processors.format_exc_info, post])
+    known: list[Processor] = [add_trace, structlog.processors.add_log_level, structlog.processors.format_exc_info]
+    structlog.configure(processors=[*known, post])
     take_over_logging(level, LogRecords(tell))
 
 

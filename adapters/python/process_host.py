@@ -17,6 +17,7 @@ from adapters.python import wire
 from adapters.python.calls import CallFailed, Calls, Failure
 from adapters.python.loop_thread import Mailbox
 from gateway.a2a.model import Json
+from gateway.foundation import trace
 from gateway.foundation.lines import Lines
 from gateway.foundation.logs import LEVELS
 from gateway.foundation.retry import backoff
@@ -147,7 +148,8 @@ class _Process:
     # --- the way to it
 
     def start(self, number: int, given: bytes) -> None:
-        self._mailbox.post(wire.encode(wire.Start(number, msgspec.Raw(given))))
+        place = trace.current()
+        self._mailbox.post(wire.encode(wire.Start(number, msgspec.Raw(given), None if place is None else place.text)))
 
     def give(self, number: int, weight: int) -> None:
         self._mailbox.post(wire.encode(wire.Give(number, weight)))

@@ -25,8 +25,11 @@ class Begin(msgspec.Struct, frozen=True, array_like=True, tag="begin"):
 
 
 class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
+    """`trace` is the place of the call in a trace, as text; None where nothing is traced."""
+
     number: int
     given: msgspec.Raw
+    trace: str | None = None
 
 
 class Give(msgspec.Struct, frozen=True, array_like=True, tag="give"):

@@ -16,6 +16,8 @@ from structlog.contextvars import bind_contextvars
 
 from adapters.python.calls import WINDOW, CallFailed, Failure, GatewayPort, weight
 from adapters.python.forks import end_copy
+from gateway.foundation import trace
+from gateway.foundation.trace import TraceContext
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ports.tools import SourceTool
 
@@ -150,6 +152,9 @@ class Worker:
     async def _run(self, run: Run, given: bytes) -> None:
         _current.set(run)
         bind_contextvars(**self._owner)
+        place = trace.current()
+        if place is not None:
+            _attach(place)
         try:
             await self._service.run(given, run)
         except CallFailed as error:
@@ -167,6 +172,13 @@ class Worker:
         run.task = None
         del self._runs[number]
         self._under_way.discard(run)
+
+
+def _attach(place: TraceContext) -> None:
+    """What the function traces itself is a part of its call. Nothing is traced where OpenTelemetry is not installed."""
+    from gateway.telemetry.otel.current import attach
+
+    attach(place)
 
 
 def escaped(

@@ -20,6 +20,7 @@ from gateway.a2a import nesting
 from gateway.a2a.model import Json
 from gateway.config.connections import ConnectionSettings
 from gateway.core.tools.arguments import SchemaRefused, checker
+from gateway.foundation import trace
 from gateway.foundation.addresses import AddressRefused, checked
 from gateway.foundation.aiohttp_resolver import CheckedResolver
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
@@ -270,7 +271,11 @@ class HttpTool:
     async def _request(self, host: str, url: str, body: bytes | None, key: str) -> ToolOutput:
         if self._url.has_variable_host and (host.replace(".", "").isdigit() or ":" in host):
             checked(host, [host])  # an address, which no resolver checks
-        headers = {"Accept": "application/json, text/*;q=0.9, */*;q=0.1", "Accept-Encoding": "identity"}
+        headers = {
+            "Accept": "application/json, text/*;q=0.9, */*;q=0.1",
+            "Accept-Encoding": "identity",
+            **trace.current_headers(),
+        }
         if self._method != "GET":
             headers["Idempotency-Key"] = key
         if body is not None:

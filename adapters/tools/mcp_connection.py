@@ -35,6 +35,7 @@ from adapters.tools.program_output import logged_output
 from gateway.a2a.model import Json
 from gateway.core.tools.arguments import Checker, SchemaRefused, compiled
 from gateway.core.tools.steps import STEPS, Steps, StepsUsedUp
+from gateway.foundation import trace
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
 from gateway.foundation.route import Route
 from gateway.foundation.tls import ADDRESS_OF_TLS, client_context, tls_problem
@@ -405,7 +406,7 @@ async def _list_tools(client: Client, results: "ResultChecks") -> AsyncIterator[
 
 async def _call(client: Client, run: ToolRun) -> ToolOutput:
     # The cast is needed because the type of `meta` has only the keys that the library itself sends.
-    meta = cast("types.RequestParamsMeta", {_KEY: run.key})
+    meta = cast("types.RequestParamsMeta", {_KEY: run.key, **trace.current_headers()})
     is_over = False
 
     async def report(progress: float, total: float | None, message: str | None) -> None:

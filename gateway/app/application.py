@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from gateway.app import build
 from gateway.app.approvals import refuse_misfits
 from gateway.app.reload import LoadedConfig, ReloadableApp
+from gateway.app.tracing import traced
 from gateway.config.fixed import digest
 from gateway.config.gateway import AuditConfig, GatewayConfig, LogsConfig, MetricsConfig
 from gateway.config.plugins import Registry
@@ -215,6 +216,7 @@ class Gateway:
             self._quotas,
             draft_1_1=config.protocol.draft_1_1,
             observer=self._observer,
+            continues_traces=config.tracing.parent == "continue",
         )
         served = routes(
             pipeline,
@@ -258,7 +260,7 @@ async def running(
     """
     machine = clock or Clock()
     sources = build.build_sources(config, registry)
-    async with _closed_unless_used(sources) as used:
+    async with _closed_unless_used(sources) as used, traced(config) as traces:
         agents = build.build_agents(config, registry, sources)
         on_built()
         await refuse_misfits(config, sources)
@@ -269,7 +271,7 @@ async def running(
             secrets = await build.adapter_secrets(config.storage, ledger)
             metrics = _metrics(config.metrics)
             with _access_log(config.logs, machine) as access, _audit_log(config.audit, machine) as audit:
-                observer = _observer(config.logs, access, metrics, audit)
+                observer = _observer(config.logs, access, metrics, audit, traces)
                 push = await build.build_push(config.push, config.server.public_url, ledger, clock, observer)
                 gateway = Gateway(
                     config,
@@ -347,13 +349,19 @@ def _audit_log(config: AuditConfig, clock: Clock) -> Iterator["AuditLog | None"]
 
 
 def _observer(
-    config: LogsConfig, access: AccessLog | None, metrics: "Metrics | None", audit: "AuditLog | None"
+    config: LogsConfig,
+    access: AccessLog | None,
+    metrics: "Metrics | None",
+    audit: "AuditLog | None",
+    traces: Observer | None,
 ) -> Observer:
     heard: list[Observer] = [] if audit is None else [audit]
     if access is not None:
         heard.append(AccessLines(access, requests=config.requests, turns=config.turns))
     if metrics is not None:
         heard.append(metrics)
+    if traces is not None:
+        heard.append(traces)
     if len(heard) < 2:
         return heard[0] if heard else SILENT
     return Observers(*heard)

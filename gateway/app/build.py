@@ -37,7 +37,7 @@ from gateway.maintenance.retention import Lifetimes
 from gateway.operations.push_configs import PushConfigs
 from gateway.operations.quotas import QuotaLimits
 from gateway.ports.adapter import AnyAdapterFactory
-from gateway.ports.capabilities import CanDescribe, Description, HasBackend
+from gateway.ports.capabilities import CanDescribe, Description, HasBackend, HasModel
 from gateway.ports.observer import SILENT, Observer
 from gateway.ports.tools import ToolDeclaration
 from gateway.push.delivery import PushLimits
@@ -127,6 +127,7 @@ def build_agent(
         policies=policies,
         toolset=SourceToolset([sources[each] for each in agent.tools]) if agent.tools else None,
         backend=adapter.backend if isinstance(adapter, HasBackend) else None,
+        model=adapter.model if isinstance(adapter, HasModel) else None,
         extended=extended or cards.extended,
         described=described,
     )

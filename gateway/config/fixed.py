@@ -9,7 +9,7 @@ from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
 from gateway.config.gateway import GatewayConfig
 
-FIXED = ("server", "storage", "push", "logs", "audit", "metrics")
+FIXED = ("server", "storage", "push", "logs", "audit", "metrics", "tracing")
 
 
 def digests(config: GatewayConfig) -> dict[str, str]:

@@ -33,6 +33,7 @@ from gateway.config.settings import (
 )
 from gateway.config.storage import StorageCommon, StorageConfig
 from gateway.config.tools import ToolConfig
+from gateway.config.tracing import TracingConfig
 from gateway.foundation.addresses import http_url, is_loopback, local_url
 from gateway.foundation.clock import ID_LENGTH
 from gateway.foundation.tls import check_certificate
@@ -390,6 +391,7 @@ class GatewaySections(Settings):
     logs: LogsConfig = Field(LogsConfig(), description="What is said on standard error.")
     audit: AuditConfig = Field(AuditConfig(), description="The audit log; none when not given.")
     metrics: MetricsConfig = Field(MetricsConfig(), description="Metrics for Prometheus; none when not given.")
+    tracing: TracingConfig = Field(TracingConfig(), description="Traces for OpenTelemetry; none when not given.")
 
 
 class GatewayConfig(GatewaySections):

@@ -12,7 +12,7 @@ from gateway.core.described_card import DescribedCard
 from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.core.tools.toolset import Toolset
 from gateway.ports.adapter import Adapter
-from gateway.ports.capabilities import Backend
+from gateway.ports.capabilities import Backend, Model
 from gateway.ports.tools import ToolDeclaration
 
 _RESERVED = {"tasks": "the list of tasks", "v1": "HTTP+JSON of A2A 0.3"}
@@ -61,8 +61,8 @@ class AgentPolicies:
 @dataclass(frozen=True, slots=True)
 class Agent:
     """One agent of the gateway. `name` is its part of the URL. In `tenant` fields, both `tenant` and `name` identify
-    the agent. `backend` is the backend of the adapter, if the adapter names one. `extended` makes the extended card for a
-    principal; without it there is none. `card` and the modes are those of the configuration; with `described`, they are what
+    the agent. `backend` and `model` are those of the adapter, if the adapter names them. `extended` makes the extended card for
+    a principal; without it there is none. `card` and the modes are those of the configuration; with `described`, they are what
     is said before the backend has described the agent."""
 
     name: str
@@ -74,6 +74,7 @@ class Agent:
     policies: AgentPolicies = field(default_factory=AgentPolicies)
     toolset: Toolset | None = None
     backend: Backend | None = None
+    model: Model | None = None
     extended: Callable[[str], AgentCard] | None = None
     described: DescribedCard | None = None
 

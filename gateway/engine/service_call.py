@@ -320,8 +320,12 @@ class ServiceCallLoop(msgspec.Struct):
 
         await run.live.journal.commit(lambda row: (*appended(row), *failed), None, stored)
         self._tries += 1
+        if run.spans is not None:
+            run.spans.tried(error.kind)
         await context.runtime.pace.sleep(seconds)
         await self._preparation.take_call()
+        if run.spans is not None:
+            run.spans.tries_again()
         return unsure is not None
 
     async def _rebuild(self, error: AdapterError, following: Ownership) -> ServiceRequest:
@@ -348,6 +352,8 @@ class ServiceCallLoop(msgspec.Struct):
             if isinstance(command, Publish):
                 self.executor.publish(command.update)
         await run.live.journal.commit(lambda row: (*appended(row), *failed, begin, prepare), None, stored)
+        if run.spans is not None:
+            run.spans.tried(error.kind)
         if error.kind in HANDLE_LOST:
             runtime.observer.handle_lost(run.agent.name, rebuilt=True)
         log.warning("thread.rebuilt", agent=run.agent.name, task=run.live.id, failure=error.kind, detail=error.detail)

@@ -152,7 +152,9 @@ class ToolRounds(msgspec.Struct):
                         if isinstance(command, Publish):
                             self.executor.publish(command.update)
 
-            runtime = self.context.runtime
+            runtime, spans = self.context.runtime, run.spans
+            if spans is not None:
+                spans.begin_tool(call)
             began, number = runtime.clock.monotonic(), runtime.tools.begin(tool.identity)
             try:
                 settled = await invoke(tool, call, run.live.context_id, run.caller.principal, progress)
@@ -162,10 +164,13 @@ class ToolRounds(msgspec.Struct):
             took = runtime.clock.monotonic() - began
             runtime.observer.tool_ended(run.agent.name, tool.identity, outcome, took)
             if isinstance(settled, ConsentNeeded):
+                if spans is not None:
+                    spans.pause_tool(call)
                 return await self.executor.perform(machine.pause_tool(call, settled.pages))
             if run.agent.policies.uncited_sources == "drop" and settled.status is ToolCallStatus.COMPLETED:
                 settled = await self._with_numbers(settled)
-            return await self._settle(call, await masked(settled, machine.facts.rendering, tool.max_result))
+            await self._settle(call, await masked(settled, machine.facts.rendering, tool.max_result))
+            return None if spans is None else await spans.end_tool(call, settled, machine.facts.rendering)
 
     async def _with_numbers(self, settled: Settled) -> Settled:
         """Numbers its sources, from the highest number of the conversation on. Source: docs/state-model.md, scenario 98."""

@@ -7,6 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, field
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -25,8 +26,12 @@ from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import TaskRecord
 from gateway.ledger.threads import Caller, ThreadRecord
+from gateway.ledger.traces import RecordedTurn
 from gateway.ledger.turns import Preferences
 from gateway.ports.capabilities import Ongoing
+
+if TYPE_CHECKING:
+    from gateway.engine.turn_spans import TurnSpans
 
 
 def status(state: TaskState, moment: str, message: Message | None = None) -> TaskStatus:
@@ -122,6 +127,9 @@ class TurnRun:
     tool calls of that service call with which a paused turn continues. `base` is the handle at which the turn began.
     `resume_point` is set when the process that ran the turn died. The runner sets the other fields. `entered` says that
     the turn's code runs, so that cancelling `task` reaches it.
+
+    Where spans are wanted, `trace` is the caller's trace, as in Accept, `accepted_at` the time of a turn that was accepted
+    here, `recorded` what the ledger knows of one that goes on here, and `spans` the spans of the running turn.
     """
 
     turn: str
@@ -144,6 +152,10 @@ class TurnRun:
     entered: bool = False
     began: float = 0.0
     cancel_requested: bool = False
+    trace: str | None = None
+    accepted_at: int = 0
+    recorded: RecordedTurn | None = None
+    spans: "TurnSpans | None" = None
     accepted_output_modes: tuple[str, ...] = field(init=False)
     rendering: Rendering = field(init=False)
     repeats_answer: bool = field(init=False)
@@ -182,6 +194,11 @@ class TurnRun:
         await asyncio.shield(self.done)
 
     # --- changes
+
+    def go_on_from(self, recorded: RecordedTurn | None) -> None:
+        """The turn began earlier. None where no spans are wanted, or the turn is gone."""
+        if recorded is not None:
+            self.recorded, self.trace = recorded, recorded.trace
 
     def respond(self, reply: Message | None) -> None:
         """The agent answers with this message, or with a task; the first word counts."""

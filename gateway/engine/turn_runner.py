@@ -106,7 +106,11 @@ class TurnRunner:
                     return
                 self._rounds.count_failures()
                 machine.next_call()
-            await self._calls.make()
+            if self._run.spans is None:
+                await self._calls.make()
+            else:
+                with self._run.spans.call(self._context):
+                    await self._calls.make()
             await self._rounds.run()
 
     # --- a turn that was paused

@@ -23,6 +23,7 @@ from structlog.dev import Column, ConsoleRenderer, KeyValueColumnFormatter, LogL
 from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, Processor
 
+from gateway.foundation import trace
 from gateway.foundation.clock import timestamp
 
 LogFormat: TypeAlias = Literal["text", "json"]
@@ -140,7 +141,12 @@ def configure_logging(level: int = logging.INFO, form: LogFormat = "json", worke
     _stderr.keep()
     # With `utc=False` the time is that of the machine, which is what a person at a terminal compares it with.
     stamp = structlog.processors.TimeStamper(fmt=_TIME[form], utc=form == "json")
-    common: list[Processor] = [structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, stamp]
+    common: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        add_trace,
+        structlog.processors.add_log_level,
+        stamp,
+    ]
     if worker is not None:
         common.append(_add_worker)
     renderer = _renderer(form)
@@ -156,6 +162,15 @@ def configure_logging(level: int = logging.INFO, form: LogFormat = "json", worke
     )
     take_over_logging(level, _last_resort([*common, structlog.stdlib.add_logger_name], output))
     _take_over_stdout()
+
+
+def add_trace(_logger: object, _name: str, facts: EventDict) -> EventDict:
+    """Where the work of which the line tells is in a trace, if it is in one."""
+    place = trace.current()
+    if place is not None:
+        facts.setdefault("trace_id", place.trace_id)
+        facts.setdefault("span_id", place.span_id)
+    return facts
 
 
 def _add_worker(_logger: object, _name: str, facts: EventDict) -> EventDict:

@@ -19,6 +19,7 @@ from gateway.grpc.streaming import StreamedCall
 from gateway.http.arrival import Arrival
 from gateway.http.pipeline import Outcome, Pipeline
 from gateway.http.request_log import milliseconds
+from gateway.http.traced import TracedRequest
 from gateway.ports.observer import Observer, RequestLine
 
 _DIALECTS = {v1_0.VERSION: v1_0_proto.DIALECT}
@@ -49,16 +50,24 @@ class A2AService:
         """One call of the method of this name. Raises: CallerGone."""
         line = RequestLine(method="POST", path=context.path, peer=context.peer or None)
         began = self._clock.monotonic()
+        traced: TracedRequest | None = None
+        if self._observer.traces:
+            traced = TracedRequest(self._observer, self._clock.now(), self._clock.row_id())
         try:
             with self._pipelines() as pipeline:
-                await self._answer(pipeline, name, line, context)
+                await self._answer(
+                    pipeline, name, Arrival(context.metadata, context.peer, line, traced=traced), context
+                )
         finally:
             line.ms = milliseconds(self._clock.monotonic() - began)
+            if traced is not None:
+                traced.end(line, self._clock.now())
             self._observer.request_ended(line)
 
-    async def _answer(self, pipeline: Pipeline, name: str, line: RequestLine, context: Context) -> None:
+    async def _answer(self, pipeline: Pipeline, name: str, arrival: Arrival, context: Context) -> None:
+        line = arrival.line
         try:
-            await self._perform(pipeline, name, line, context)
+            await self._perform(pipeline, name, arrival, context)
             line.status = 200
         except CallerGone:
             raise
@@ -67,8 +76,8 @@ class A2AService:
             line.status = failure.http
             context.refuse(failure)
 
-    async def _perform(self, pipeline: Pipeline, name: str, line: RequestLine, context: Context) -> None:
-        admitted = await pipeline.admit(Arrival(context.metadata, context.peer, line), None)
+    async def _perform(self, pipeline: Pipeline, name: str, arrival: Arrival, context: Context) -> None:
+        admitted = await pipeline.admit(arrival, None)
         payload = await receive(context)
         dialect = dialects.negotiate(admitted.parameters.version(), _DIALECTS)
 

@@ -107,8 +107,10 @@ class Pipeline:
         *,
         draft_1_1: bool = False,
         observer: Observer = SILENT,
+        continues_traces: bool = False,
     ) -> None:
-        """`drain`, once set, ends every stream. With `draft_1_1`, the draft of A2A 1.1 is spoken as well."""
+        """`drain`, once set, ends every stream. With `draft_1_1`, the draft of A2A 1.1 is spoken as well. With
+        `continues_traces`, the traces of trusted callers go on here."""
         self.agents = agents
         self.limits = msgspec.convert(limits, checks.Limits, from_attributes=True)
         self._body = limits.request_body
@@ -120,6 +122,7 @@ class Pipeline:
         self._quotas = quotas
         self._draft_1_1 = draft_1_1
         self._observer = observer
+        self._continues_traces = continues_traces
 
     def spoken(self, binding: Mapping[str, Dialect]) -> Mapping[str, Dialect]:
         """The dialects that the gateway speaks of those of a binding."""
@@ -231,6 +234,11 @@ class Pipeline:
         line.agent, line.operation = agent.name, method.operation
         requested = admitted.parameters.extensions(self.limits)
         active = _activate(agent, requested, method)
+        perform, traced, trace = self._operations[method.operation], admitted.arrival.traced, None
+        if traced is not None:
+            headers, peer = admitted.arrival.headers, admitted.arrival.peer
+            trace = traced.admit(method, headers, admitted.identity, peer, line, continues=self._continues_traces)
+            perform = traced.performing(perform)
         call = OperationCall(
             agent=agent,
             caller=admitted.identity.caller,
@@ -239,8 +247,9 @@ class Pipeline:
             idempotency_key=admitted.parameters.idempotency_key(self.limits),
             last_event_id=admitted.parameters.last_event_id(),
             version=dialect.version,
+            trace=trace,
+            on_turn=None if traced is None else traced.brought,
         )
-        perform = self._operations[method.operation]
         if self._observer.audits and (action := action_of(method, request)) is not None:
             perform = self._audited(perform, action, admitted)
         if method.streaming:

@@ -8,9 +8,13 @@ from collections.abc import Awaitable
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.foundation.clock import Clock
+from gateway.http.traced import TracedRequest
 from gateway.ports.observer import Observer, RequestLine
 
 _LINE = "gateway.line"
+
+TRACED = "gateway.traced"
+"""The key of a scope with the span of its request."""
 
 
 class RequestLog:
@@ -24,6 +28,9 @@ class RequestLog:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         line = scope[_LINE] = RequestLine(method=scope["method"], path=scope["path"])
         began = self._clock.monotonic()
+        traced: TracedRequest | None = None
+        if self._observer.traces:
+            traced = scope[TRACED] = TracedRequest(self._observer, self._clock.now(), self._clock.row_id())
 
         # Not a coroutine of its own: a stream sends many messages.
         def noted(message: Message) -> Awaitable[None]:
@@ -38,6 +45,8 @@ class RequestLog:
             line.peer = peer[0] if peer else None
             line.ms = milliseconds(self._clock.monotonic() - began)
             del scope[_LINE]
+            if traced is not None:
+                traced.end(line, self._clock.now())
             self._observer.request_ended(line)
 
 

@@ -23,6 +23,7 @@ from gateway.ledger.rows import LedgerRows
 from gateway.ledger.tasks import OpenTurn, PageLimits, TaskFilter, TaskOwner, TaskPage, TaskRecord, TurnRecord
 from gateway.ledger.threads import Caller, ContextRecord, ThreadRecord
 from gateway.ledger.tool_calls import AskedCall, EarlierToolCall, StandingApproval, ToolCallRecord
+from gateway.ledger.traces import RecordedTurn
 from gateway.ledger.turns import IdempotencyKey, Preferences, Replay, WaitingTurn
 from gateway.ports.conversation import HistoryRecord
 from gateway.ports.observer import Observer
@@ -145,6 +146,9 @@ class TurnReads(Protocol):
 
     async def earlier_tool_call(self, thread_id: str, external_id: str, than: str) -> EarlierToolCall | None:
         """The latest call of this thread with that external id that has ended, except the call `than`."""
+
+    async def recorded_turn(self, turn: str) -> RecordedTurn | None:
+        """What a turn has done and when, from one snapshot. None when the turn is gone."""
 
 
 class ApprovalReads(Protocol):

@@ -142,6 +142,9 @@ class PushReads(Protocol):
     async def push_events(self, task: str, first: int) -> tuple[tuple[int, bytes], ...]:
         """(number, A2A 1.0 JSON) of the next few events from number `first` on, in order."""
 
+    async def turn_of_event(self, task: str, number: int) -> tuple[str, str | None] | None:
+        """The turn to which this event of a task belongs, and its trace, as in Accept; None when it is gone."""
+
     async def is_hidden(self, task: str) -> bool:
         """Whether the caller knows of no task: its message was answered with a Message, or may still be."""
 

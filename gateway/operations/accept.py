@@ -13,6 +13,7 @@ from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
 from gateway.engine.paused_turn import PausedTurn
 from gateway.engine.turn_run import LiveTask, TurnRun, status, status_update
+from gateway.engine.turn_spans import tell_end
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ledger.calls import Prepare
 from gateway.ledger.errors import Conflict
@@ -243,6 +244,8 @@ class MessageIntake(msgspec.Struct, frozen=True):
             finally:
                 if not started:
                     self.fanout.release(accept.task)
+        if made.closed is not None:
+            await tell_end(self.runner.runtime, made.closed.turn.turn, made.closed.task, run.agent)
         return run
 
     def _turn_run(self, incoming: Incoming, made: "Plan") -> TurnRun:
@@ -261,6 +264,7 @@ class MessageIntake(msgspec.Struct, frozen=True):
         )
         hidden = accept.new_task and not accept.visible
         run = TurnRun(accept.turn, call.agent, call.caller, live, accept.preferences, None, hidden, accept.new_thread)
+        run.trace, run.accepted_at = accept.trace, accept.now
         if made.prepare is not None:
             run.begin_call(made.prepare.service_call)
         return run

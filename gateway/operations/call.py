@@ -1,6 +1,6 @@
 """What an operation is called with, and the stream that it may return. Law: no envelope and no HTTP."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 import msgspec
@@ -11,6 +11,7 @@ from gateway.a2a.tool_calls import Rendering, rendering
 from gateway.a2a.wire import v1_1
 from gateway.a2a.wire.v0_3 import json_rpc
 from gateway.core.agents import Agent
+from gateway.engine.turn_run import TurnRun
 from gateway.ledger.events import Frame
 from gateway.ledger.threads import Caller
 
@@ -19,7 +20,8 @@ class OperationCall(msgspec.Struct, frozen=True):
     """The caller of an operation, the agent, and the service parameters of the request.
 
     `extensions` are the activated extensions, which both the caller and the agent name. `named` are all extensions that
-    the caller names; extensions of other vendors identify the kind of client. `trace` has the meaning that it has in Accept.
+    the caller names; extensions of other vendors identify the kind of client. `trace` has the meaning that it has in Accept;
+    `on_turn` is told of the turn that the request has brought or answered.
     """
 
     agent: Agent
@@ -30,6 +32,7 @@ class OperationCall(msgspec.Struct, frozen=True):
     last_event_id: int | None = None
     version: str = "1.0"
     trace: str | None = None
+    on_turn: Callable[[TurnRun], None] | None = None
 
     @property
     def rendering(self) -> Rendering:

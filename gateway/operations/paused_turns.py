@@ -20,6 +20,7 @@ from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
 from gateway.engine.paused_turn import PausedTurn
 from gateway.engine.turn_run import LiveTask, TurnRun, status, status_update
+from gateway.engine.turn_spans import tell_end
 from gateway.foundation.clock import Clock, non_decreasing, timestamp
 from gateway.ledger.errors import Conflict
 from gateway.ledger.events import entry
@@ -28,6 +29,7 @@ from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import Close, EventRow, TaskRecord
 from gateway.ledger.threads import Caller, Withdraw
 from gateway.ledger.tool_calls import AskedCall
+from gateway.ledger.traces import RecordedTurn
 from gateway.ledger.turns import GivenAnswer, Preferences, Replay
 from gateway.operations.incoming import Incoming
 from gateway.ports.conversation import UserItem
@@ -90,9 +92,9 @@ class PausedTurns(msgspec.Struct, frozen=True):
     async def resume(self, agent: Agent, paused: PausedTurn) -> None:
         """Stores what has changed of a turn that waits, and runs it if it waits for nothing more. Raises: Conflict."""
         if paused.goes_on:
-            task = paused.task
+            task, recorded = paused.task, await self._recorded(paused)
             journal = Journal(self.ledger, self.fanout.hold(task.id), task.id, paused.number)
-            self.runner.resume(_turn_run(agent, paused, journal, Preferences()), paused.thread)
+            self.runner.resume(_turn_run(agent, paused, journal, Preferences(), recorded), paused.thread)
         else:
             await self._store(agent, paused)
 
@@ -119,7 +121,11 @@ class PausedTurns(msgspec.Struct, frozen=True):
                 return (Close(task.id, TaskState.CANCELED, row, last, now), Withdraw(task.id, now))
             return paused.ending(last, TaskState.CANCELED, row, now, displaced=displaced)
 
-        return await store_end(task.id, number, events, unit, event, self.ledger, self.fanout)
+        if not await store_end(task.id, number, events, unit, event, self.ledger, self.fanout):
+            return False
+        if paused is not None:
+            await tell_end(self.runner.runtime, paused.turn.turn, task, self.runner.find_agent(task.agent))
+        return True
 
     async def _store(
         self,
@@ -133,8 +139,9 @@ class PausedTurns(msgspec.Struct, frozen=True):
         task = paused.task
         push, preferences = (None, Preferences()) if incoming is None else (incoming.push, incoming.preferences)
         besides = () if push is None else (push.on(task.id, self.clock.now()),)
+        recorded = await self._recorded(paused)
         journal = Journal(self.ledger, self.fanout.hold(task.id), task.id, paused.number)
-        run = _turn_run(agent, paused, journal, preferences)
+        run = _turn_run(agent, paused, journal, preferences, recorded)
         continues = False
 
         def stored(following: TaskStatus) -> None:
@@ -153,6 +160,10 @@ class PausedTurns(msgspec.Struct, frozen=True):
                 self.fanout.release(task.id)
         return run if continues else None
 
+    async def _recorded(self, paused: PausedTurn) -> RecordedTurn | None:
+        """What the ledger knows of a turn that goes on, where spans are wanted."""
+        return await self.ledger.recorded_turn(paused.turn.turn) if self.runner.runtime.observer.traces else None
+
     async def _asked(self, given: Answers, paused: PausedTurn) -> tuple[AskedCall, ...]:
         """The calls of the round. Where the message names other calls, also the calls of the task that were answered before."""
         calls = paused.turn.calls
@@ -165,9 +176,12 @@ class PausedTurns(msgspec.Struct, frozen=True):
         return (*calls, *(asked for asked in earlier if asked.call.id not in known))
 
 
-def _turn_run(agent: Agent, paused: PausedTurn, journal: Journal, preferences: Preferences) -> TurnRun:
+def _turn_run(
+    agent: Agent, paused: PausedTurn, journal: Journal, preferences: Preferences, recorded: RecordedTurn | None
+) -> TurnRun:
     live, machine = LiveTask.stored(paused.task, paused.outputs, journal), paused.machine
     run = TurnRun(paused.turn.turn, agent, paused.caller, live, preferences, machine.facts.rendering, False)
     run.service_call, run.base = paused.turn.calls[0].call.service_call, paused.turn.base
     run.open_calls = tuple(machine.calls.values())
+    run.go_on_from(recorded)
     return run

@@ -144,6 +144,8 @@ class Operations:
             push = None if config is None else await self._configs(call).draft(call, config, request.message)
             incoming = await read_message(call, request, push)
             accepted = await self._intake.accept(incoming, on_stored)
+        if call.on_turn is not None and isinstance(accepted, TurnRun):
+            call.on_turn(accepted)
         if push is not None:
             self._configs(call).changed()
         return accepted

@@ -73,6 +73,21 @@ class HasBackend(Protocol):
     def backend(self) -> Backend: ...
 
 
+class Model(msgspec.Struct, frozen=True):
+    """`provider` as OpenTelemetry names it in `gen_ai.provider.name`, `name` as the requests name the model, where they do."""
+
+    provider: str
+    name: str | None = None
+
+
+@runtime_checkable
+class HasModel(Protocol):
+    """Knows whose model answers, and which."""
+
+    @property
+    def model(self) -> Model: ...
+
+
 @runtime_checkable
 class CanForget(Protocol):
     """Deletes a handle's conversation or response at the backend."""

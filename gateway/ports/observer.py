@@ -1,7 +1,7 @@
 """What the gateway tells of its work: the one seam for the access log, for metrics and for the audit log.
 
 Law: each method is called in the event loop, behind the commit of what it tells, and never for single deltas. It returns at
-once and raises nothing. Nothing that is told holds content of a conversation.
+once and raises nothing. Nothing that is told holds content of a conversation, but spans where content is asked for.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,6 +11,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from gateway.foundation.logs import LogLine
+from gateway.foundation.trace import TraceContext
+from gateway.ports.spans import Span
 
 Labels: TypeAlias = tuple[str, ...]
 Reading: TypeAlias = Callable[[], Iterable[tuple[Labels, float]]]
@@ -31,6 +33,8 @@ class RequestLine(LogLine, kw_only=True, gc=False):
     status: int = 0
     ms: float | UnsetType = UNSET
     peer: str | None = None
+    trace_id: str | UnsetType = UNSET
+    span_id: str | UnsetType = UNSET
 
 
 class TurnLine(LogLine, kw_only=True, gc=False):
@@ -50,6 +54,8 @@ class TurnLine(LogLine, kw_only=True, gc=False):
     output_tokens: int | UnsetType = UNSET
     reasoning_tokens: int | UnsetType = UNSET
     total_tokens: int | UnsetType = UNSET
+    trace_id: str | UnsetType = UNSET
+    span_id: str | UnsetType = UNSET
 
 
 class Actor(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -90,6 +96,12 @@ class Observer:
 
     audits = False
     """Whether entries for an audit log are wanted: making one is not free."""
+
+    traces = False
+    """Whether spans are wanted: making one is not free."""
+
+    contents = False
+    """Whether spans are to have what was said."""
 
     def audited(self, entry: AuditEntry) -> None:
         """Something that an audit log has a line for."""
@@ -136,6 +148,15 @@ class Observer:
     def loop_lagged(self, seconds: float) -> None:
         """The event loop came back to a task so late."""
 
+    # --- traces
+
+    def samples(self, trace_id: str, caller: TraceContext | None) -> bool:
+        """Whether the spans of this trace are wanted, of which the caller's span is the parent. All processes say the same."""
+        return False
+
+    def spanned(self, span: Span) -> None:
+        """Something has ended that took time. Only told of traces whose spans are wanted."""
+
     # --- what is read when it is asked for
 
     def watch(self, name: str, help: str, read: Reading, *labels: str) -> None:  # noqa: A002 - the word of Prometheus
@@ -148,11 +169,13 @@ SILENT = Observer()
 class Observers(Observer):
     """Several, each of which hears everything."""
 
-    __slots__ = ("_all", "audits")
+    __slots__ = ("_all", "audits", "contents", "traces")
 
     def __init__(self, *observers: Observer) -> None:
         self._all = observers
         self.audits = any(one.audits for one in observers)
+        self.traces = any(one.traces for one in observers)
+        self.contents = any(one.contents for one in observers)
 
     def audited(self, entry: AuditEntry) -> None:
         for one in self._all:
@@ -205,6 +228,13 @@ class Observers(Observer):
     def loop_lagged(self, seconds: float) -> None:
         for one in self._all:
             one.loop_lagged(seconds)
+
+    def samples(self, trace_id: str, caller: TraceContext | None) -> bool:
+        return any(one.samples(trace_id, caller) for one in self._all)
+
+    def spanned(self, span: Span) -> None:
+        for one in self._all:
+            one.spanned(span)
 
     def watch(self, name: str, help: str, read: Reading, *labels: str) -> None:  # noqa: A002
         for one in self._all:

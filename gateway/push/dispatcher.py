@@ -17,6 +17,7 @@ from gateway.ledger.port import PushLedger
 from gateway.ledger.push import DuePush, PushConfig
 from gateway.ports.observer import SILENT, Observer
 from gateway.push.delivery import Delivery, PushLimits
+from gateway.push.traced import TracedPost
 from gateway.push.webhook import Outcome, WebhookRequests
 
 if TYPE_CHECKING:
@@ -124,8 +125,15 @@ class Dispatcher:
         headers = self.webhooks.headers(config, number, body, self.clock.now() // 1000)
         if self._sender is None:
             self._sender = self.open_sender()
+        traced = None
+        if self.observer.traces:
+            traced = await TracedPost.begun(self.ledger, self.observer, self.clock, config, number)
+        if traced is not None:
+            headers |= traced.headers
         began = self.clock.monotonic()
         outcome = await self._sender.post(config.url, headers, body)
         told = "delivered" if outcome.delivered else "unwanted" if outcome.unwanted else "failed"
         self.observer.pushed(told, self.clock.monotonic() - began)
+        if traced is not None:
+            traced.end(outcome)
         return outcome

@@ -23,6 +23,7 @@ from gateway.engine.fanout import Fanout
 from gateway.engine.runtime import Runtime
 from gateway.engine.turn_context import TurnFailed
 from gateway.engine.turn_run import ThreadQueue, TurnRun
+from gateway.engine.turn_spans import tell_end
 from gateway.foundation.clock import Clock
 from gateway.foundation.clock_steps import ClockSteps
 from gateway.foundation.shutdown import InFlight
@@ -224,7 +225,10 @@ class OrphanRecovery(msgspec.Struct):
             return True
         policies, clock = None if agent is None else agent.policies, self.runtime.clock
         failure = CONTEXT_STUCK if blocked else failure
-        return await settle(unfinished, self.runtime.ledger, self.fanout, clock, policies, failure, bare=last)
+        if not await settle(unfinished, self.runtime.ledger, self.fanout, clock, policies, failure, bare=last):
+            return False
+        await tell_end(self.runtime, unfinished.turn, unfinished.task, agent)
+        return True
 
 
 async def settle_all(found: Sequence[UnfinishedTurn], settle: Callable[[UnfinishedTurn], Awaitable[None]]) -> None:

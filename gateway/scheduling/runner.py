@@ -19,6 +19,7 @@ from gateway.engine.preparation import Parked
 from gateway.engine.runtime import Pace, Runtime
 from gateway.engine.turn_run import ThreadQueue, TurnRun
 from gateway.engine.turn_runner import TurnRunner
+from gateway.engine.turn_spans import TurnSpans
 from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import InFlight
 from gateway.ledger.errors import Conflict, LedgerUnavailable
@@ -236,6 +237,8 @@ class Runner:
     async def _run(self, run: TurnRun, queue: ThreadQueue) -> None:
         run.entered = True
         outcome, run.began = "", self.runtime.clock.monotonic()
+        if self.runtime.observer.traces:
+            run.spans = TurnSpans(self.runtime, run)
         parked: Parked | None = None
         try:
             await TurnRunner(self.runtime, run, queue).run()
@@ -258,6 +261,8 @@ class Runner:
             if parked is not None:
                 self._park(run, queue, parked.task)
             else:
+                if run.spans is not None:
+                    run.spans.end()
                 if self.runtime.observer is not SILENT:
                     self.runtime.observer.turn_ended(
                         _turn_line(run, outcome, self.runtime.clock.monotonic() - run.began)
@@ -306,6 +311,8 @@ def _turn_line(run: TurnRun, outcome: str, seconds: float) -> TurnLine:
         outcome=outcome or (state.removeprefix("TASK_STATE_").lower().replace("_", "-") if ended else "left"),
         ms=int(seconds * 10_000 + 0.5) / 10,
     )
+    if run.spans is not None:
+        line.trace_id, line.span_id = run.spans.place.trace_id, run.spans.place.span_id
     for name in usage.__struct_fields__:
         count = getattr(usage, name)
         if count is not None:

@@ -22,6 +22,7 @@ from gateway.ledger.events import Update
 from gateway.ledger.leases import Claim, TakeOver, UnfinishedTurn
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.threads import ThreadRecord
+from gateway.ledger.traces import RecordedTurn
 from gateway.ledger.turns import Preferences
 from gateway.scheduling.settle import is_first
 
@@ -60,12 +61,12 @@ class _Takeover(msgspec.Struct, frozen=True):
     async def of_queued(self) -> tuple[TurnRun, ThreadRecord] | None:
         """Nothing of the turn was sent: it takes its place here."""
         unfinished, runtime = self.unfinished, self.runtime
-        stored, preferences = await self._read()
+        stored, preferences, recorded = await self._read()
         claim = Claim(unfinished.turn, unfinished.process, runtime.holder, runtime.clock.now())
         if not await is_first(runtime.ledger, runtime.heartbeat(), claim):
             return None
         log.info("turn.taken-up", agent=self.agent.name, task=unfinished.task.id, turn=unfinished.turn)
-        return self._run(stored, preferences), self.thread
+        return self._run(stored, preferences, recorded), self.thread
 
     async def of_begun(self, *, makes_calls: bool) -> tuple[TurnRun, ThreadRecord] | None:
         """`makes_calls` says that service calls may be made. Without it, the turn may only read the stream of its
@@ -82,7 +83,7 @@ class _Takeover(msgspec.Struct, frozen=True):
         # thousands of such turns.
         if call is None or find(()) is None:
             return None
-        stored, preferences = await self._read()
+        stored, preferences, recorded = await self._read()
         way = find(stored.updates)
         if way is None:
             return None
@@ -92,10 +93,10 @@ class _Takeover(msgspec.Struct, frozen=True):
         latest = await runtime.ledger.latest_events((unfinished.task.id,))
         if latest[unfinished.task.id] != stored.number:
             # The process before has shown more between the read and the takeover.
-            stored, preferences = await self._read()
+            stored, preferences, _ = await self._read()
             if find(stored.updates) is None:
                 return None  # It ends with the lease that was just taken.
-        run = self._run(stored, preferences)
+        run = self._run(stored, preferences, recorded)
         if isinstance(way, ResumeCall):
             run.begin_call(call.id)
             before = shown_before(stored.outputs[-1], stored.updates, unfinished.turn, call.round)
@@ -116,13 +117,17 @@ class _Takeover(msgspec.Struct, frozen=True):
             # The end of that call stays unknown. Its error class is what counts such calls.
             yield commit_points.fail(taken, turn, call.id, RESTARTED, now, before=call.status)
 
-    async def _read(self) -> tuple[StoredTask, Preferences]:
-        stored = await StoredTask.read(self.runtime.ledger, self.unfinished.task)
-        return stored, await self.runtime.ledger.preferences(self.unfinished.turn)
+    async def _read(self) -> tuple[StoredTask, Preferences, RecordedTurn | None]:
+        ledger, turn = self.runtime.ledger, self.unfinished.turn
+        stored = await StoredTask.read(ledger, self.unfinished.task)
+        recorded = await ledger.recorded_turn(turn) if self.runtime.observer.traces else None
+        return stored, await ledger.preferences(turn), recorded
 
-    def _run(self, stored: StoredTask, preferences: Preferences) -> TurnRun:
+    def _run(self, stored: StoredTask, preferences: Preferences, recorded: RecordedTurn | None) -> TurnRun:
         task, unfinished = self.unfinished.task, self.unfinished
         channel = self.fanout.hold(task.id)
         journal = Journal(self.runtime.ledger, channel, task.id, stored.number, self.runtime.holder)
         live = LiveTask.stored(task, stored.outputs, journal)
-        return TurnRun(unfinished.turn, self.agent, unfinished.caller, live, preferences, None, not task.visible)
+        run = TurnRun(unfinished.turn, self.agent, unfinished.caller, live, preferences, None, not task.visible)
+        run.go_on_from(recorded)
+        return run

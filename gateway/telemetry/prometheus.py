@@ -2,12 +2,12 @@
 request; what a family would have too many series for is counted as `other`."""
 
 import platform
-from importlib.metadata import PackageNotFoundError, version
 
 from msgspec import UNSET
 
 from gateway.ports.observer import Observer, Reading, RequestLine, TurnLine
 from gateway.telemetry.cells import Counter, Family, Gauge, Histogram, render
+from gateway.telemetry.gateway_version import gateway_version
 from gateway.telemetry.process import process_metrics
 
 _PREFIX = "a2a_gateway_"
@@ -84,7 +84,7 @@ class Metrics(Observer):
         self._pushes = self._counter("push_deliveries", "Posts of push notifications.", "outcome")
         self._push_times = self._histogram("push_delivery_duration", "Time of a post.", _LATENCY)
         self._loop_lag = self._histogram("event_loop_lag", "How late the event loop comes back to a task.", _FAST)
-        built = (_version(), platform.python_version())
+        built = (gateway_version(), platform.python_version())
         self.watch("build_info", "The versions that run.", lambda: [(built, 1.0)], "version", "python")
         self._families += process_metrics()
 
@@ -168,10 +168,3 @@ def _outcome(line: RequestLine) -> str:
     if not line.status:
         return "unanswered"
     return "ok" if line.status < 400 else f"status_{line.status}"
-
-
-def _version() -> str:
-    try:
-        return version("a2a-gateway")
-    except PackageNotFoundError:
-        return "unknown"

@@ -19,6 +19,7 @@ from gateway.testing.ledger_races import RaceTests
 from gateway.testing.ledger_reads import TaskReadTests
 from gateway.testing.ledger_refusals import RefusalTests
 from gateway.testing.ledger_sharing import SharingTests
+from gateway.testing.ledger_traces import TraceTests
 from gateway.testing.ledger_waiting import WaitingTests
 
 
@@ -35,6 +36,7 @@ class LedgerSuite(
     AdminContextTests,
     AdminTaskTests,
     AdminUpkeepTests,
+    TraceTests,
 ):
     """Subclass it as `class TestMine(LedgerSuite)`, with a fixture `opener`."""
 

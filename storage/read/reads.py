@@ -22,6 +22,7 @@ from gateway.ledger.states import ToolCallStatus
 from gateway.ledger.tasks import OpenTurn, PageLimits, TaskFilter, TaskOwner, TaskPage, TaskRecord, TurnRecord
 from gateway.ledger.threads import Caller, ContextRecord, ThreadRecord
 from gateway.ledger.tool_calls import AskedCall, EarlierToolCall, StandingApproval, ToolCallRecord
+from gateway.ledger.traces import RecordedTurn
 from gateway.ledger.turns import IdempotencyKey, Preferences, Replay, WaitingTurn
 from gateway.ports.conversation import HistoryRecord
 from storage import compiled
@@ -207,6 +208,13 @@ class Reads:
             name, arguments, ToolCallStatus(status), records.json_or_null(outcome, f"thread {thread_id!r}")
         )
 
+    async def recorded_turn(self, turn: str) -> RecordedTurn | None:
+        asked = {"turn": turn}
+        found, calls, tools = await self._readers.fetch_all(
+            (compiled.RECORDED_TURN, asked), (compiled.RECORDED_CALLS, asked), (compiled.RECORDED_TOOLS, asked)
+        )
+        return records.recorded_turn(found[0], calls, tools, f"turn {turn!r}") if found else None
+
     # --- turns that wait for their caller ---
 
     async def waiting_turn(self, task: str) -> WaitingTurn | None:
@@ -337,6 +345,10 @@ class Reads:
             for row in rows
             for next_event, due_at, attempts, visible in [row[_CONFIG_COLUMNS:]]
         )
+
+    async def turn_of_event(self, task: str, number: int) -> tuple[str, str | None] | None:
+        row = await self._first(compiled.TURN_OF_EVENT, task=task, number=number)
+        return None if row is None else (row[0], row[1])
 
     async def next_push(self) -> tuple[bool, int | None]:
         [(active, due_at)] = await self._readers.fetch(compiled.NEXT_PUSH, {})

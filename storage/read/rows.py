@@ -11,10 +11,11 @@ from gateway.ledger.api_keys import ApiKey
 from gateway.ledger.calls import LatestCall
 from gateway.ledger.errors import CorruptRecord
 from gateway.ledger.quotas import CallerUse
-from gateway.ledger.states import ServiceCallStatus, ToolCallStatus
+from gateway.ledger.states import ServiceCallStatus, ToolCallStatus, TurnStatus
 from gateway.ledger.tasks import REFUSALS, ListedTask, StoredArtifact, TaskRecord, TurnRecord, Usage
 from gateway.ledger.threads import ThreadRecord
 from gateway.ledger.tool_calls import AskedCall, ToolCallRecord
+from gateway.ledger.traces import RecordedCall, RecordedTool, RecordedTurn
 from gateway.ledger.turns import Preferences
 from gateway.ports import conversation
 from gateway.ports.conversation import HandleKind, HistoryRecord, StorageOwner, UserItem
@@ -157,6 +158,24 @@ def listed(row: Row, agent: str, of_turns: Sequence[bytes]) -> ListedTask:
 def api_key(row: Row) -> ApiKey:
     digest, name, prefix, principal, tenant, admin, *times = row
     return ApiKey(digest, name, prefix, principal, tenant, bool(admin), *times)
+
+
+def recorded_turn(row: Row, calls: Sequence[Row], tools: Sequence[Row], owner: str) -> RecordedTurn:
+    """Raises: CorruptRecord."""
+    trace, accepted_at, ended_at, process, status, failure = row
+    of_calls = tuple(
+        [
+            RecordedCall(number, attempt, error, began, first, ended, json_or_null(usage, owner))
+            for number, attempt, error, began, first, ended, usage in calls
+        ]
+    )
+    of_tools = tuple(
+        [
+            RecordedTool(id_, name, server, ToolCallStatus(state), began, ended)
+            for id_, name, server, state, began, ended in tools
+        ]
+    )
+    return RecordedTurn(trace, accepted_at, ended_at, process, TurnStatus(status), failure, of_calls, of_tools)
 
 
 def latest_call(row: Row) -> LatestCall:

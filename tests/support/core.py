@@ -47,6 +47,7 @@ from gateway.operations.call import EventStream, OperationCall
 from gateway.operations.service import Operations
 from gateway.ports.adapter import Adapter
 from gateway.ports.capabilities import Backend
+from gateway.ports.observer import SILENT, Observer
 from gateway.scheduling.leases import LeaseTimes
 from gateway.scheduling.runner import Runner
 from tests.support import rows
@@ -371,6 +372,7 @@ async def running_core(
     limits: StreamLimits | None = None,
     before: Callable[[FragileLedger], object] = lambda _: None,
     adapter: Adapter | None = None,
+    observer: Observer = SILENT,
     **agent: Any,
 ) -> AsyncGenerator[Core, None]:
     """`prefix` keeps the ids of two processes on one database apart. `before` gets the ledger first. `adapter` is that of the
@@ -383,7 +385,7 @@ async def running_core(
         fanout = Fanout(limits or StreamLimits())
         waits = Waits()
         secrets = AdapterSecrets(await ledger.secret("adapters"))
-        runner = Runner(ledger, fanout, time.clock, secrets, lease, Pace(waits.pass_by, lambda: 1.0))
+        runner = Runner(ledger, fanout, time.clock, secrets, lease, Pace(waits.pass_by, lambda: 1.0), observer)
         drain = Drain()
         secret = await ledger.secret("page-token")
         operations = Operations(ledger, runner, fanout, time.clock, page_secret=secret, drain=drain)

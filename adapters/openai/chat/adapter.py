@@ -18,7 +18,7 @@ from gateway.a2a.model import Json
 from gateway.config.agents import HistoryConfig
 from gateway.config.settings import Count
 from gateway.ports.adapter import AdapterError, AdapterEvent, AdapterFactory, CallStarted, ServiceRequest, StateKind
-from gateway.ports.capabilities import ProbeReport
+from gateway.ports.capabilities import Model, ProbeReport
 from gateway.ports.conversation import HandleKind, Ownership, StorageOwner
 
 # The server does not run these tools; their calls come back in the answer.
@@ -76,6 +76,7 @@ class ChatAdapter(OpenAIService):
         )
         failures = OpenAIFailures(settings.secrets())
         super().__init__(settings.address, "chat/completions", fields, encode_tool, failures)
+        self.model = Model("openai", settings.model)
         self._model = settings.model
 
     async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:

@@ -20,7 +20,7 @@ from gateway.a2a.model import Json
 from gateway.config.agents import HistoryConfig, check_window
 from gateway.config.settings import Count
 from gateway.ports.adapter import AdapterError, AdapterEvent, ErrorClass, ServiceRequest
-from gateway.ports.capabilities import Fate, Fetched
+from gateway.ports.capabilities import Fate, Fetched, Model
 from gateway.ports.conversation import Item, StorageOwner
 
 RESPONSES = "responses"
@@ -190,6 +190,7 @@ class ResponsesService(OpenAIService):
 
     def __init__(self, wire: ResponsesWire) -> None:
         super().__init__(wire.address, RESPONSES, wire.fields, encode_tool, wire.failures)
+        self.model = Model("openai", wire.model)
         self._wire = wire
 
     def _respond(self, request: ServiceRequest, continuation: Continuation) -> AsyncGenerator[AdapterEvent, None]:

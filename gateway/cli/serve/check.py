@@ -13,6 +13,7 @@ from typing import TypeAlias
 from gateway.app.approvals import misfits
 from gateway.app.build import build_agent, build_source, build_sources
 from gateway.app.grpc_port import grpc_problem
+from gateway.app.tracing import tracing_problem
 from gateway.cli.console.address import check_trust
 from gateway.cli.console.output import ExitCode, Stop, json_text, reason_of, visible
 from gateway.cli.serve.sources import doubts, invalid, load_file, warn
@@ -140,11 +141,11 @@ def _storage_problem(config: GatewayConfig) -> Problem | None:
 
 
 async def build_problems(source: str, config: GatewayConfig) -> list[Problem]:
-    """One for each source of tools and each agent that cannot be built, and for gRPC without its package, without line and
-    column."""
+    """One for each source of tools and each agent that cannot be built, and for gRPC and traces without their packages, without
+    line and column."""
     registry = Registry()
-    grpc = grpc_problem(config)
-    problems = [] if grpc is None else [replace(grpc, file=source)]
+    missing = (grpc_problem(config), tracing_problem(config))
+    problems = [replace(each, file=source) for each in missing if each is not None]
     sources: dict[str, AttachedSource] = {}
 
     def add(path: str, error: ValueError) -> None:

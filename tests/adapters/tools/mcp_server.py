@@ -1,5 +1,6 @@
 """A small MCP server, written with the `mcp` package: `python -m tests.adapters.tools.mcp_server [PORT]`, else over stdio."""
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -75,6 +76,12 @@ def environment() -> str:
     return "\n".join(
         [str(Path.cwd()), str(os.getpid()), *(f"{name}={value}" for name, value in sorted(os.environ.items()))]
     )
+
+
+@server.tool(structured_output=False)
+def meta(ctx: Context[Any]) -> str:
+    """What is said beside the arguments."""
+    return json.dumps(dict(ctx.request_context.meta or {}))
 
 
 @server.tool(structured_output=False)

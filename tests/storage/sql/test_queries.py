@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from storage import compiled
-from storage.sql import database, history, recovery, tasks
+from storage.sql import database, history, recovery, tasks, traces
 from storage.sql.compile import texts
 from tests.storage.conversation import recorded
 
 QUERIES = {
-    name: query for name, query in texts(tasks, history, recovery, database).items() if query.startswith("SELECT")
+    name: query
+    for name, query in texts(tasks, history, recovery, database, traces).items()
+    if query.startswith("SELECT")
 }
 # The few turns that have not ended are walked, in their own index; the version is one row.
 WALKED = {

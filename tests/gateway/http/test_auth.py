@@ -84,7 +84,7 @@ async def test_without_authentication_all_clients_are_the_same_caller() -> None:
 
 async def test_a_key_in_either_header_identifies_the_caller(auth: KeyAuthentication, keys: Keys) -> None:
     ada, ops = keys.issue("ada"), keys.issue("ops", admin=True)
-    assert await auth.authenticate(bearer(ada), PEER) == Identity(Caller("ada"), key=digest_of(ada))
+    assert await auth.authenticate(bearer(ada), PEER) == Identity(Caller("ada"), key=digest_of(ada), shown=shown(ada))
     assert await auth.authenticate([(b"authorization", f"bearer   {ada} ".encode())], PEER) == Identity(
         Caller("ada"), key=digest_of(ada)
     )
@@ -167,7 +167,7 @@ async def test_a_new_key_works_at_once_also_where_it_was_refused_before(auth: Ke
     record = keys.stored.pop(digest_of(key))
     await refused(auth, bearer(key))
     keys.stored[record.digest] = record
-    assert await auth.authenticate(bearer(key), PEER) == Identity(Caller("ada"), key=digest_of(key))
+    assert await auth.authenticate(bearer(key), PEER) == Identity(Caller("ada"), key=digest_of(key), shown=shown(key))
 
 
 async def test_without_a_readable_database_no_key_is_accepted(

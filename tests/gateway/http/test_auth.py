@@ -86,13 +86,13 @@ async def test_a_key_in_either_header_identifies_the_caller(auth: KeyAuthenticat
     ada, ops = keys.issue("ada"), keys.issue("ops", admin=True)
     assert await auth.authenticate(bearer(ada), PEER) == Identity(Caller("ada"), key=digest_of(ada), shown=shown(ada))
     assert await auth.authenticate([(b"authorization", f"bearer   {ada} ".encode())], PEER) == Identity(
-        Caller("ada"), key=digest_of(ada)
+        Caller("ada"), key=digest_of(ada), shown=shown(ada)
     )
     assert await auth.authenticate([(b"x-api-key", ops.encode())], PEER) == Identity(
-        Caller("ops"), admin=True, key=digest_of(ops)
+        Caller("ops"), admin=True, key=digest_of(ops), shown=shown(ops)
     )
     assert await auth.authenticate([*bearer(ada), (b"x-api-key", ada.encode())], PEER) == Identity(
-        Caller("ada"), key=digest_of(ada)
+        Caller("ada"), key=digest_of(ada), shown=shown(ada)
     )
 
 

@@ -14,7 +14,9 @@ WORKDIR /src
 COPY pyproject.toml uv.lock ./
 RUN /opt/uv/bin/uv sync --locked --no-dev --all-extras --no-install-project
 COPY . .
-RUN /opt/uv/bin/uv sync --locked --no-dev --all-extras --no-editable
+# What `a2a-gateway --version` says: the sources here have no git to ask. For a release: --build-arg VERSION=0.1.0
+ARG VERSION=0.0.0
+RUN SETUPTOOLS_SCM_PRETEND_VERSION="$VERSION" /opt/uv/bin/uv sync --locked --no-dev --all-extras --no-editable
 
 FROM ${PYTHON_IMAGE}
 ENV PATH=/opt/a2a-gateway/bin:$PATH \

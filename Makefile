@@ -12,6 +12,7 @@ ROUNDS ?= 2
 MINUTES ?= 30
 RATE ?= 50
 LEDGER ?= postgres
+PYTHONS ?= all
 
 UV_VERSION := 0.13.8
 PRIVATE_UV := .uv/bin/uv
@@ -40,7 +41,7 @@ FIND_PYTHON = for candidate in $(or $(PYTHON),python3.13 python3.12 python3.11 p
 	echo "no Python >= 3.11 among: $(or $(PYTHON),python3.13 python3.12 python3.11 python3); choose one with PYTHON=..." >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test test-postgres check lint coverage fmt packages pages fixture kits contract conformance bench bench-postgres soak
+.PHONY: help setup demo serve test test-postgres check lint coverage fmt packages pages site dist fixture kits contract conformance bench bench-postgres soak
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -95,6 +96,24 @@ packages: $(STAMP) ## print the size of every package, who imports it, and the l
 
 pages: $(STAMP) ## write docs/cli.md and docs/configuration.md, which are made from the code
 	$(BIN)/python -m tests.pages
+
+site: .venv-site/.setup ## build the site of docs/ into build/site, every link of it checked
+	rm -rf build/site
+	.venv-site/bin/sphinx-build --quiet --fail-on-warning --nitpicky -d build/site-doctrees -c docs/site . build/site
+	A2A_GATEWAY_SITE=1 $(BIN)/python -m pytest -q tests/site
+	@echo "the site is build/site/index.html"
+
+# The Python is that of the environment, which is there before.
+.venv-site/.setup: uv.lock | $(STAMP)
+	UV_PROJECT_ENVIRONMENT=.venv-site $(UV) sync --quiet --locked --only-group site --python $(BIN)/python
+	@touch $@
+
+dist: $(STAMP) ## build wheel, source distribution and SBOM into dist/, and try them on PYTHONS (all; oldest,newest)
+	rm -rf dist
+	$(UV) build --quiet --python $(BIN)/python
+	$(UV) export --quiet --locked --no-dev --all-extras --format cyclonedx1.5 --output-file dist/sbom.cdx.json
+	$(BIN)/python -m tests.dist.sbom
+	A2A_GATEWAY_DIST=$(PYTHONS) UV=$(if $(findstring /,$(UV)),$(abspath $(UV)),$(UV)) $(PYTEST) tests/dist
 
 fixture: $(STAMP) ## record the ledger of this version, before it is released or when its schema has changed
 	$(BIN)/python -m tests.ledgers.make

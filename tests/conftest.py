@@ -18,7 +18,9 @@ from tests.support import stores
 
 _MEMORY = Path("/dev/shm")
 _ROOM = 4 << 30
-_DISK = "GATEWAY_TESTS_DISK"
+DISK = "GATEWAY_TESTS_DISK"
+AUTHORITIES = "GATEWAY_TESTS_AUTHORITIES"
+"""The SSL_CERT_FILE of the machine."""
 _AUTHORITY = Path(__file__).parent / "support" / "authority.pem"
 
 
@@ -30,10 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # In the background of a script Ctrl-C is ignored, and by every process that is started there.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ.setdefault(_DISK, tempfile.gettempdir())  # set by the first process of a run
+    os.environ.setdefault(DISK, tempfile.gettempdir())  # set by the first process of a run
     if "TMPDIR" not in os.environ and _keeps_files_in_memory():
         os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
     stores.begin_run(config.getoption("--ledger"))
+    os.environ.setdefault(AUTHORITIES, os.environ.get("SSL_CERT_FILE", ""))
     # To load all authorities of the system takes a client 60 ms, and no test calls anybody whom they know.
     os.environ["SSL_CERT_FILE"] = str(_AUTHORITY)
     httpcore2.default_ssl_context = cache(httpcore2.default_ssl_context)
@@ -83,7 +86,7 @@ def tmp_path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
 @pytest.fixture
 def disk_path() -> Iterator[Path]:
     """A folder on a disk, where `tmp_path` may not be."""
-    with tempfile.TemporaryDirectory(dir=os.environ[_DISK]) as folder:
+    with tempfile.TemporaryDirectory(dir=os.environ[DISK]) as folder:
         yield Path(folder)
 
 

@@ -62,7 +62,7 @@ class McpServer:
         except ImportError as error:
             raise ValueError(
                 f"tools of type mcp need the package `mcp`, which cannot be imported ({error}); "
-                "install it with: pip install 'mcp>=2.3'"
+                "install it with: pip install 'a2a-gateway[mcp]'"
             ) from error
         self._settings = settings
         self._connections: list[Connection] = []

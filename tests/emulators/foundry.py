@@ -12,11 +12,11 @@ from urllib.parse import parse_qs
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.emulators.responses_dialects import ResponsesDialect
 from tests.emulators.responses_server import ResponsesServer
-from tests.emulators.scripts import Json, Script
+from tests.emulators.scripts import Json, Say, Script
 from tests.emulators.server import Refused, Validator
 
 PROJECT = "/api/projects/p"
@@ -132,3 +132,15 @@ class FoundryServer(ResponsesServer):
             self.sessions.append(body.get("agent_session_id") or token_hex(16))
             more["agent_session_id"] = self.sessions[-1]
         return more
+
+
+def app() -> ASGIApp:
+    """A project with an agent that says what it was told, for a try by hand."""
+    project = FoundryServer(lambda conversation: [Say(f"You said: {conversation.text}", chunks=3)])
+
+    async def answer(
+        scope: Scope, receive: Receive, send: Send
+    ) -> None:  # uvicorn takes no bound method for an application
+        await project.app(scope, receive, send)
+
+    return answer

@@ -271,6 +271,31 @@ def client(peer: str, directory: Path, asked: dict[str, Any]) -> dict[str, dict[
     return dict.fromkeys(asked["checks"], unseen) | {line.pop("check"): line for line in seen}
 
 
+def example(program: str, peer: str, directory: Path, file: Path, *arguments: str) -> str:
+    """What an example for people prints, where the packages of this peer are installed; without a peer it needs none.
+
+    `program` is `python`, `node` or `sh`.
+    """
+    runs = sys.executable if program == "python" else shutil.which(program) or absent(f"{program} is not on PATH")
+    if program == "node" and peer:
+        (directory / "node_modules").symlink_to(_installed(peer, f"{peer}/node_modules"))
+    elif (_SOURCES / peer / "requirements.txt").exists():
+        runs = str(_installed(peer, f"venv/{peer}/bin/python"))
+    quiet = {"CREWAI_DISABLE_TELEMETRY": "true", "CREWAI_TRACING_ENABLED": "false", "CREWAI_TESTING": "true"}
+    done = subprocess.run(
+        [runs, shutil.copy(file, directory), *arguments],
+        cwd=directory,
+        env=_bare(directory) | quiet | {"OTEL_SDK_DISABLED": "true", "PYTHONWARNINGS": "ignore"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_CLIENT_WITHIN_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, _tail(done.stderr)
+    return done.stdout
+
+
 async def google_adk(directory: Path, card_url: str, *texts: str, streaming: bool = True) -> list[dict[str, Any]]:
     """What Google ADK makes of one agent: each event of its runner, then each that its session remembers."""
     program = _installed("adk", "venv/adk/bin/python")
@@ -373,6 +398,11 @@ def _installed(name: str, path: str) -> Path:
     if not found.exists():
         absent(f"peer {name} is not installed: run .ci/peers.sh")
     return found
+
+
+def folder_with(peer: str) -> Path:
+    """The folder of all peers, where this one is installed."""
+    return _installed(peer, f"{peer}.stamp").parent
 
 
 def absent(reason: str) -> NoReturn:

@@ -322,7 +322,7 @@ async def record(folder: Path) -> Recorded:
 
 def main() -> None:
     if version() in released():
-        sys.exit(f"{version()} is released: its ledger stays as it is. Raise the version in pyproject.toml first.")
+        sys.exit(f"{version()} is released: its ledger stays as it is. Begin a version in CHANGELOG.md first.")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         recorded = asyncio.run(record(folder))

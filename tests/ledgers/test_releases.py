@@ -48,7 +48,7 @@ def test_this_version_has_recorded_a_ledger_of_its_schema() -> None:
     assert version() in versions(), f"{version()} has no ledger in tests/fixtures: {_ADVICE}"
     assert load(version()).schema == VERSION, (
         f"the ledger of {version()} has another schema than this code, {VERSION}: "
-        + ("raise the version in pyproject.toml, then " if version() in released() else "")
+        + ("begin a version in CHANGELOG.md, then " if version() in released() else "")
         + _ADVICE
     )
 

@@ -245,7 +245,7 @@ async def _refusal(asked: Awaitable[object]) -> str:
 def test_without_the_package_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "adapters.tools.mcp_connection", raising=False)
     monkeypatch.setitem(sys.modules, "mcp", None)
-    with pytest.raises(ValueError, match=r"pip install 'mcp>=2\.3'"):
+    with pytest.raises(ValueError, match=r"pip install 'a2a-gateway\[mcp\]'"):
         McpServer(McpSettings(command=("x",)))
 
 

@@ -77,16 +77,16 @@ install_node_peer() {
     npm install --prefix "$target/$1" --no-package-lock --no-audit --no-fund --loglevel=error
 }
 
-# Reverse proxies and Prometheus for the files of deploy/: packages of the system, which only root can install.
+# Reverse proxies and Prometheus for the files of deploy/, a browser for the pages: packages of the system, which only root can install.
 install_packages() {
-    if nginx -v >/dev/null 2>&1 && caddy version >/dev/null 2>&1 && prometheus --version >/dev/null 2>&1; then
-        echo "nginx, caddy and Prometheus are there"
+    if nginx -v >/dev/null 2>&1 && caddy version >/dev/null 2>&1 && prometheus --version >/dev/null 2>&1 && command -v chromium >/dev/null; then
+        echo "nginx, caddy, Prometheus and Chromium are there"
     elif [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         apt-get update -qq
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nginx-light caddy prometheus >/dev/null
-        echo "nginx, caddy and Prometheus are installed"
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nginx-light caddy prometheus chromium fonts-dejavu-core >/dev/null
+        echo "nginx, caddy, Prometheus and Chromium are installed"
     else
-        fail "nginx, caddy and Prometheus are needed, and this is not root on Debian"
+        fail "nginx, caddy, Prometheus and Chromium are needed, and this is not root on Debian"
     fi
 }
 

@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from starlette.types import ASGIApp
 
 from gateway.app import build
 from gateway.app.approvals import refuse_misfits
+from gateway.app.pages import Pages, pages_wanted
 from gateway.app.reload import LoadedConfig, ReloadableApp
 from gateway.app.tracing import traced
 from gateway.config.fixed import digest
@@ -26,7 +28,7 @@ from gateway.engine.tool_sources import AttachedSource
 from gateway.foundation.access_log import AccessLog
 from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import Drain
-from gateway.http.auth import KeyAuthentication, NoAuthentication
+from gateway.http.auth import KeyAuthentication, KeyHolders, NoAuthentication
 from gateway.http.card_refresh import CardRefresh, keep_descriptions
 from gateway.http.health import Health
 from gateway.http.host_guard import HostGuard, allowed_hosts
@@ -86,6 +88,7 @@ class Gateway:
         audit: "AuditLog | None" = None,
     ) -> None:
         self._registry = registry
+        self._ledger = ledger
         self._clock = clock
         self._push = push
         self._observer, self._metrics, self._audit = observer, metrics, audit
@@ -206,18 +209,19 @@ class Gateway:
     def _loaded(self, config: GatewayConfig, agents: Agents, sources: Sources) -> LoadedConfig:
         push, public_url = self._push, config.server.public_url
         auth = self._keys if config.auth.api_keys.enabled else NoAuthentication()
-        pipeline = Pipeline(
+        serve_by = partial(
+            Pipeline,
             self._operations,
             agents,
-            auth,
-            config.limits,
-            self._clock,
-            self.drain,
-            self._quotas,
+            limits=config.limits,
+            clock=self._clock,
+            drain=self.drain,
+            quotas=self._quotas,
             draft_1_1=config.protocol.draft_1_1,
             observer=self._observer,
             continues_traces=config.tracing.parent == "continue",
         )
+        pipeline = serve_by(auth=auth)
         served = routes(
             pipeline,
             self._clock,
@@ -230,11 +234,46 @@ class Gateway:
         if self._metrics is not None and config.metrics.path is not None:
             served.append(Route(config.metrics.path, MetricsPage(self._metrics.page, pipeline)))
         served.append(Route("/", FrontPage(agents, public_url, datetime.fromtimestamp(self._clock.now() / 1000, UTC))))
+        if pages_wanted(config):
+            served.append(Pages(partial(self._load_pages, config, agents, auth, serve_by)))
         router = Router([*served, *self._health.routes()], redirect_slashes=False, default=NOT_FOUND)
         app: ASGIApp = HostGuard(router.app, allowed_hosts(config.server.host, public_url))
         if self._observer is not SILENT:
             app = RequestLog(app, self._observer, self._clock)
         return LoadedConfig(app, agents, pipeline, tuple(each.source for each in sources.values()))
+
+    async def _load_pages(
+        self, config: GatewayConfig, agents: Agents, auth: KeyHolders, serve_by: Callable[..., Pipeline]
+    ) -> ASGIApp:
+        secret = await self._ledger.secret("ui-session")
+
+        def load() -> ASGIApp:
+            from gateway.recording.recordings import Recordings
+            from gateway.ui.parts import Parts
+            from gateway.ui.site import Site
+
+            folder = self._registry.recordings
+            parts = Parts(
+                ledger=self._ledger,
+                agents=agents,
+                limits=serve_by(auth=auth).limits,
+                clock=self._clock,
+                drain=self.drain,
+                observer=self._observer,
+                public_url=config.server.public_url,
+                auth=auth,
+                asks_for_keys=config.auth.mode != "none",
+                serve_by=lambda other: serve_by(auth=other),
+                operations=self._operations,
+                runner=self.runner,
+                contexts=self._contexts,
+                transfer=self._transfer,
+                push_configs=None if self._push is None else self._push.configs,
+                recordings=None if folder is None else Recordings(folder),
+            )
+            return Site(parts, secret)
+
+        return await asyncio.to_thread(load)
 
     async def _wait_unused(self, agents: Agents) -> None:
         """Returns when no job at a backend, question for a description or turn uses these agents, which a reload has

@@ -354,6 +354,16 @@ class AuditConfig(Settings):
         return self.path is not None or self.stdout
 
 
+class UiConfig(Settings):
+    """Pages for people at /ui: agents, conversations, tasks, deliveries, keys, a playground. They need `a2a-gateway[ui]`."""
+
+    enabled: bool | None = Field(
+        None,
+        description="Serve them. Not given: where keys are asked for, or the gateway listens for its own machine alone. Where "
+        "keys are asked for, an admin key opens them, and they show what belongs to all principals of its tenant.",
+    )
+
+
 class ProviderConfig(Settings):
     """Who offers the agents."""
 
@@ -392,6 +402,7 @@ class GatewaySections(Settings):
     audit: AuditConfig = Field(AuditConfig(), description="The audit log; none when not given.")
     metrics: MetricsConfig = Field(MetricsConfig(), description="Metrics for Prometheus; none when not given.")
     tracing: TracingConfig = Field(TracingConfig(), description="Traces for OpenTelemetry; none when not given.")
+    ui: UiConfig = Field(UiConfig(), description="Pages for people.")
 
 
 class GatewayConfig(GatewaySections):

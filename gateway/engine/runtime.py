@@ -126,6 +126,11 @@ class Breakers:
         breaker = self._of(agent)
         return breaker is not None and breaker.refuses
 
+    def left_alone(self, agent: Agent) -> int | None:
+        """Seconds until its backend is asked again; None where it is asked."""
+        breaker = self._of(agent)
+        return _seconds(breaker) if breaker is not None and breaker.refuses else None
+
     def rest(self, agent: Agent, failure: AdapterError) -> int | None:
         """Seconds for which requests are refused; None where they are not, or where time does not mend the failure."""
         breaker = self._of(agent)

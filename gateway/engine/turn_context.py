@@ -190,7 +190,7 @@ async def load_history(
     """Raises: LedgerUnavailable, CorruptRecord."""
     owned = ownership.of_thread(thread, agent.adapter.ownership)
     whole_turns = agent.policies.persistence == "per_turn"
-    if not _is_sent_whole(thread):
+    if not is_sent_whole(thread):
         unsent: Sequence[HistoryRecord]
         if doubt is None or doubt.turn is None:
             unsent = await ledger.history(thread.id, unsent_only=True)
@@ -209,14 +209,15 @@ async def load_history(
 
 async def load_suspects(ledger: Ledger, agent: Agent, thread: ThreadRecord, turn: str, doubt: Doubt | None) -> Groups:
     """What may be left out of a conversation that is sent as a whole. Raises: LedgerUnavailable, CorruptRecord."""
-    if not _is_sent_whole(thread):
+    if not is_sent_whole(thread):
         return ()
     records, window = await load_conversation(ledger, agent, thread, turn)
     owned, whole_turns = ownership.of_thread(thread, agent.adapter.ownership), agent.policies.persistence == "per_turn"
     return suspects(owned, records, turn, window, whole_turns=whole_turns, doubt=doubt)
 
 
-def _is_sent_whole(thread: ThreadRecord) -> bool:
+def is_sent_whole(thread: ThreadRecord) -> bool:
+    """Whether the next request carries the conversation, and not only what is new."""
     return thread.owner is StorageOwner.GATEWAY or ownership.starts_new_chain(thread)
 
 

@@ -38,7 +38,7 @@ from gateway.ports.observer import Target
 
 _API = "/admin/api/v1"
 
-_DOCUMENT_DEPTH = DEEPEST + 16
+DOCUMENT_DEPTH = DEEPEST + 16
 """The deepest nesting of the document of a context: what may be stored, and the levels of the document around it."""
 
 Perform = Callable[[Scope, Receive], Awaitable[ASGIApp]]
@@ -217,7 +217,7 @@ class _ContextAdmin(_Admin, frozen=True):
 
     async def import_(self, scope: Scope, receive: Receive) -> ASGIApp:
         admitted = await self._admit(scope)
-        document = await self._read(scope, receive, depth=_DOCUMENT_DEPTH)
+        document = await self._read(scope, receive, depth=DOCUMENT_DEPTH)
         agents, limits = self.pipeline.agents, self.pipeline.limits
         context = await self.transfer.import_document(admitted.caller, agents, document, limits)
         admitted.audited("context.imported", target=Target(context=context))

@@ -51,18 +51,36 @@ class Identity(msgspec.Struct, frozen=True):
 _ANYONE = Identity(Caller("anonymous"), admin=True)
 
 
-class NoAuthentication:
-    """Mode `none`: every client is the same anonymous caller."""
+class Authenticator(Protocol):
+    """Tells who calls."""
 
     async def authenticate(self, headers: Headers, peer: str) -> Identity:
         """`peer` is the address of the other end of the connection.
 
         Raises: Unauthenticated, TooManyRequests, LedgerUnavailable.
         """
-        return _ANYONE
 
     def on_revocation(self, identity: Identity, callback: Callable[[], None]) -> AbstractContextManager[None]:
         """While the block runs, `callback` is called when the credential is not valid any more."""
+
+
+class KeyHolders(Authenticator, Protocol):
+    """Also tells who has shown a key before."""
+
+    async def holder(self, digest: bytes) -> Identity | None:
+        """Whoever holds the key with this digest; None where it is not in force. Raises: LedgerUnavailable."""
+
+
+class NoAuthentication:
+    """Mode `none`: every client is the same anonymous caller."""
+
+    async def authenticate(self, headers: Headers, peer: str) -> Identity:
+        return _ANYONE
+
+    async def holder(self, digest: bytes) -> Identity | None:
+        return _ANYONE
+
+    def on_revocation(self, identity: Identity, callback: Callable[[], None]) -> AbstractContextManager[None]:
         return nullcontext()
 
 
@@ -93,15 +111,24 @@ class KeyAuthentication:
         [text] = presented
         if not has_form(text):
             raise self._failure(peer, "", "malformed")
-        digest = digest_of(text)
+        found, fault = await self._in_force(digest_of(text))
+        if found is None:
+            raise self._failure(peer, shown(text), fault)
+        return found
+
+    async def holder(self, digest: bytes) -> Identity | None:
+        return (await self._in_force(digest))[0] if digest else None
+
+    async def _in_force(self, digest: bytes) -> tuple[Identity | None, str]:
+        """The holder of this key, or why there is none."""
         known = self._known.get(digest)
         if known is None or self._clock.monotonic() - known[2] >= _TRUSTED_FOR:
             known = await self._look_up(digest)
         fault = "unknown" if known is None else known[0].fault(self._clock.now())
         if known is None or fault is not None:
             self._known.pop(digest, None)
-            raise self._failure(peer, shown(text), fault or "unknown")
-        return known[1]
+            return None, fault or "unknown"
+        return known[1], ""
 
     @contextmanager
     def on_revocation(self, identity: Identity, callback: Callable[[], None]) -> Iterator[None]:
@@ -149,9 +176,6 @@ class KeyAuthentication:
             return TooManyRequests("Too many keys from this address were not valid.", retry_after=math.ceil(wait))
         log.warning("auth.failed", peer=peer, prefix=prefix, reason=reason)
         return Unauthenticated("the API key is not valid", presented=True)
-
-
-Authenticator = NoAuthentication | KeyAuthentication
 
 
 def _credentials(headers: Headers) -> set[str]:

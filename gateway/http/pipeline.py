@@ -157,8 +157,7 @@ class Pipeline:
         Raises: UnsupportedMediaType, PayloadTooLarge, ParseError, InvalidRequest when the body does not arrive.
         """
         refuse_media_type(scope)
-        arrived = "gateway.arrived" in scope.get("extensions", ())
-        body = await (self._collect(receive) if arrived else self._read_body(scope, receive))
+        body = await self.read_body(scope, receive)
         if not body and empty is not ...:
             return Document(body, empty)
         depth = self.depth if depth is None else depth
@@ -166,7 +165,10 @@ class Pipeline:
             return Document(body, await asyncio.to_thread(strict_json.decode, body, depth))
         return Document(body, strict_json.decode(body, depth))
 
-    async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
+    async def read_body(self, scope: Scope, receive: Receive) -> bytes:
+        """Raises: PayloadTooLarge, InvalidRequest when the body does not arrive."""
+        if "gateway.arrived" in scope.get("extensions", ()):
+            return await self._collect(receive)
         for name, value in scope["headers"]:
             if name == b"content-length" and value.isdigit() and len(value) < 20 and int(value) > self._body:
                 raise self._too_large()

@@ -5,9 +5,11 @@ import json
 import logging
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from gateway.app.pages import pages_wanted
 from gateway.app.process import serve
 from gateway.cli.console.output import program
 from gateway.cli.demo.backends import backends
@@ -42,7 +44,7 @@ async def _run(folder: Path, ports: range | tuple[int]) -> None:
             flags = {"server.host": _HOST, "server.port": port}
             config = load(text, source="demo", env={}, plugins=Registry(), base_dir=folder, overrides=flags)
             try:
-                await serve(config, _introduce)
+                await serve(config, partial(_introduce, pages_wanted(config)))
             except OSError as error:
                 if error.errno != errno.EADDRINUSE or port == ports[-1]:
                     raise cannot_listen(error, _HOST, port) from error
@@ -50,8 +52,8 @@ async def _run(folder: Path, ports: range | tuple[int]) -> None:
                 return
 
 
-def _introduce(url: str) -> None:
-    sys.stdout.write(f"{introduction(url, program(), ('responses', 'notes', 'chat', 'python'))}\n")
+def _introduce(pages: bool, url: str) -> None:
+    sys.stdout.write(f"{introduction(url, program(), ('responses', 'notes', 'chat', 'python'), pages=pages)}\n")
     sys.stdout.flush()
 
 
@@ -90,10 +92,13 @@ agents:
 """
 
 
-def introduction(url: str, program: str, agents: tuple[str, ...]) -> str:
-    """What to try on the demo at this base URL; `program` is how a shell calls the command."""
+def introduction(url: str, program: str, agents: tuple[str, ...], *, pages: bool = False) -> str:
+    """What to try on the demo at this base URL; `program` is how a shell calls the command. `pages`: there are some to look
+    at."""
     where = "" if url in {"http://127.0.0.1:8080", "http://localhost:8080"} else f" -u {shlex.quote(url)}"
-    lines = [f"The demo runs on {url}: the real gateway in front of scripted backends.", "", "Agents:"]
+    lines = [f"The demo runs on {url}: the real gateway in front of scripted backends."]
+    lines += [f"Look at it in a browser: {url}/ui/"] if pages else []
+    lines += ["", "Agents:"]
     lines += [f"  {name:<10} {url}/a2a/{name}/.well-known/agent-card.json" for name in agents]
     lines += ["", "Try in another terminal:"]
     lines += [f"  {program} stream{where} -a {name} '{_QUESTION}'" for name in agents]

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from gateway.app.approvals import misfits
 from gateway.app.build import build_agent, build_source, build_sources
 from gateway.app.grpc_port import grpc_problem
+from gateway.app.pages import pages_problem
 from gateway.app.tracing import tracing_problem
 from gateway.cli.console.address import check_trust
 from gateway.cli.console.output import ExitCode, Stop, json_text, reason_of, visible
@@ -141,10 +142,10 @@ def _storage_problem(config: GatewayConfig) -> Problem | None:
 
 
 async def build_problems(source: str, config: GatewayConfig) -> list[Problem]:
-    """One for each source of tools and each agent that cannot be built, and for gRPC and traces without their packages, without
-    line and column."""
+    """One for each source of tools and each agent that cannot be built, and for gRPC, pages and traces without their packages,
+    without line and column."""
     registry = Registry()
-    missing = (grpc_problem(config), tracing_problem(config))
+    missing = (grpc_problem(config), pages_problem(config), tracing_problem(config))
     problems = [replace(each, file=source) for each in missing if each is not None]
     sources: dict[str, AttachedSource] = {}
 

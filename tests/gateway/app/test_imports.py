@@ -6,8 +6,8 @@ import sys
 import pytest
 
 _SOME = [
-    *("aiohttp", "grpc", "jinja2", "opentelemetry"),
-    *("gateway.http.openapi", "gateway.recording", "gateway.telemetry.prometheus"),
+    *("aiohttp", "grpc", "jinja2", "opentelemetry", "sse_starlette"),
+    *("gateway.http.openapi", "gateway.recording", "gateway.telemetry.prometheus", "gateway.ui.site"),
 ]
 
 

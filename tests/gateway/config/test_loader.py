@@ -138,7 +138,7 @@ WRONG = {
         f"{FILE}telemetry: {{enabled: true}}",
         (
             "gateway.yaml:6:1: telemetry: unknown key; known here: version, server, storage, auth, limits, retention, "
-            "push, cards, protocol, logs, audit, metrics, tracing, tools, agents"
+            "push, cards, protocol, logs, audit, metrics, tracing, ui, tools, agents"
         ),
     ),
     "key one level too high": (

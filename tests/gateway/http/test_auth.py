@@ -82,18 +82,16 @@ async def test_without_authentication_all_clients_are_the_same_caller() -> None:
     assert await auth.authenticate([], PEER) == await auth.authenticate(bearer("x"), "") == anyone
 
 
+def holder(principal: str, key: str, *, admin: bool = False) -> Identity:
+    return Identity(Caller(principal), admin, digest_of(key), shown(key))
+
+
 async def test_a_key_in_either_header_identifies_the_caller(auth: KeyAuthentication, keys: Keys) -> None:
     ada, ops = keys.issue("ada"), keys.issue("ops", admin=True)
-    assert await auth.authenticate(bearer(ada), PEER) == Identity(Caller("ada"), key=digest_of(ada), shown=shown(ada))
-    assert await auth.authenticate([(b"authorization", f"bearer   {ada} ".encode())], PEER) == Identity(
-        Caller("ada"), key=digest_of(ada), shown=shown(ada)
-    )
-    assert await auth.authenticate([(b"x-api-key", ops.encode())], PEER) == Identity(
-        Caller("ops"), admin=True, key=digest_of(ops), shown=shown(ops)
-    )
-    assert await auth.authenticate([*bearer(ada), (b"x-api-key", ada.encode())], PEER) == Identity(
-        Caller("ada"), key=digest_of(ada), shown=shown(ada)
-    )
+    assert await auth.authenticate(bearer(ada), PEER) == holder("ada", ada)
+    assert await auth.authenticate([(b"authorization", f"bearer   {ada} ".encode())], PEER) == holder("ada", ada)
+    assert await auth.authenticate([(b"x-api-key", ops.encode())], PEER) == holder("ops", ops, admin=True)
+    assert await auth.authenticate([*bearer(ada), (b"x-api-key", ada.encode())], PEER) == holder("ada", ada)
 
 
 async def test_no_key_and_a_wrong_one_differ(auth: KeyAuthentication) -> None:
@@ -167,7 +165,7 @@ async def test_a_new_key_works_at_once_also_where_it_was_refused_before(auth: Ke
     record = keys.stored.pop(digest_of(key))
     await refused(auth, bearer(key))
     keys.stored[record.digest] = record
-    assert await auth.authenticate(bearer(key), PEER) == Identity(Caller("ada"), key=digest_of(key), shown=shown(key))
+    assert await auth.authenticate(bearer(key), PEER) == holder("ada", key)
 
 
 async def test_without_a_readable_database_no_key_is_accepted(
@@ -235,3 +233,19 @@ async def test_without_keys_no_callback_is_called() -> None:
     auth = NoAuthentication()
     with auth.on_revocation(await auth.authenticate([], PEER), lambda: pytest.fail("told")):
         pass
+
+
+async def test_who_has_shown_a_key_is_known_by_its_digest_while_it_is_in_force(
+    auth: KeyAuthentication, keys: Keys, time: Turned
+) -> None:
+    ada = keys.issue("ada", admin=True)
+    assert await auth.holder(digest_of(ada)) == holder("ada", ada, admin=True)
+    assert await auth.holder(b"") is None
+    assert await auth.holder(digest_of(new_key())) is None
+    keys.revoke(ada)
+    time.seconds += 2
+    assert await auth.holder(digest_of(ada)) is None
+
+
+async def test_without_authentication_everybody_holds_the_same() -> None:
+    assert await NoAuthentication().holder(b"") == Identity(Caller("anonymous"), admin=True)

@@ -171,5 +171,10 @@ def test_the_introduction_names_every_card_and_prints_commands_that_exist() -> N
     assert [words[0] for words in commands].count("curl") == 1
 
 
+def test_the_pages_come_first_where_there_are_some() -> None:
+    assert introduction(URL, "a2a-gateway", AGENTS, pages=True).splitlines()[1] == f"Look at it in a browser: {URL}/ui/"
+    assert "/ui/" not in introduction(URL, "a2a-gateway", AGENTS)
+
+
 def test_commands_do_not_name_the_default_address() -> None:
     assert " -u " not in introduction("http://127.0.0.1:8080", "a2a-gateway", AGENTS)

@@ -1,0 +1,224 @@
+"""What pages can do with a context, a task or a delivery. Law: through the operations of the admin API as the owner of what is
+changed, with a line in the audit log in the admin's name; a question comes first."""
+
+import asyncio
+
+from gateway.a2a import model
+from gateway.a2a.errors import A2AError, NotFound, UnsupportedOperation, invalid
+from gateway.a2a.wire import strict_json
+from gateway.http.admin import DOCUMENT_DEPTH
+from gateway.http.reply import Reply, reason
+from gateway.ledger.admin.contexts import ContextMap
+from gateway.ledger.admin.timelines import TaskHead
+from gateway.ledger.threads import Caller
+from gateway.operations.call import OperationCall
+from gateway.operations.push_configs import PushConfigs
+from gateway.ports.observer import Target
+from gateway.ui.problems import context_page, task_page
+from gateway.ui.questions import Question
+from gateway.ui.security import UNCACHED
+from gateway.ui.tasks import owner_of
+from gateway.ui.visit import Away, Outcome, Page, Visit
+from gateway.ui.words import many
+
+_DOWNLOAD = (
+    (b"content-disposition", b'attachment; filename="context.json"'),
+    (b"content-security-policy", b"sandbox"),
+)
+
+
+# --- contexts
+
+
+async def ask_export(visit: Visit) -> Outcome:
+    found = await _context(visit)
+    will = [
+        f"All of it goes into a file: {_size(found)}.",
+        "It holds what was said, and handles, which open conversations of backends.",
+        "Nothing is changed.",
+    ]
+    return Question("Export this context?", will, "Export", context_page(found.id), _facts(found), danger=False).page()
+
+
+async def export(visit: Visit) -> Outcome:
+    found = await _context(visit)
+    document = await visit.parts.transfer.export(_owner(found), found.public_id)
+    visit.audited("context.exported", Target(context=found.public_id))
+    headers = [header for header in UNCACHED if header[0] != b"content-security-policy"]
+    return Reply(document, media_type=b"application/octet-stream", headers=(*headers, *_DOWNLOAD))
+
+
+async def ask_delete(visit: Visit) -> Outcome:
+    return (await _delete_question(visit)).page()
+
+
+async def delete(visit: Visit) -> Outcome:
+    question, found = await _delete_question(visit), await _context(visit)
+    if visit.form.get("typed", "").strip() != question.typed:
+        return question.page("What was typed is not what is shown.", 400)
+    await visit.parts.contexts.delete(_owner(found), found.public_id)
+    visit.audited("context.deleted", Target(context=found.public_id))
+    return Away("/ui/contexts")
+
+
+async def _delete_question(visit: Visit) -> Question:
+    found = await _context(visit)
+    running = len(await visit.parts.ledger.open_turns(found.id))
+    handles = sum(thread.handle is not None for thread in found.threads)
+    will = [
+        f"The context goes with everything in it: {_size(found)}. It cannot be brought back.",
+        f"{many(running, 'turn')} that waits or runs is cancelled."
+        if running == 1
+        else f"{running} turns that wait or run are cancelled.",
+        f"{many(handles, 'handle')} and those before them are queued to be deleted at their backends.",
+        "Its id is never used again.",
+    ]
+    return Question("Delete this context?", will, "Delete", context_page(found.id), _facts(found), typed=found.id[:8])
+
+
+async def _context(visit: Visit) -> ContextMap:
+    """Raises: NotFound."""
+    found = await visit.parts.ledger.admin.context(visit.caller.tenant, visit.path["row"])
+    if found is None or found.state == "deleted":
+        raise NotFound("There is no such context.")
+    return found
+
+
+def _owner(found: ContextMap) -> Caller:
+    return Caller(found.principal, found.tenant)
+
+
+def _size(found: ContextMap) -> str:
+    live = [thread for thread in found.threads if not thread.archived]
+    return f"{many(sum(thread.turns for thread in live), 'turn')} with {many(len(live), 'agent')}"
+
+
+def _facts(found: ContextMap) -> list[tuple[str, str]]:
+    return [("context", found.public_id), ("principal", found.principal)]
+
+
+# --- contexts from elsewhere
+
+
+async def ask_import(visit: Visit) -> Outcome:
+    return _form(visit, "import.html", "Import a context")
+
+
+async def import_(visit: Visit) -> Outcome:
+    parts, text, owner = visit.parts, visit.form.get("document", ""), _chosen_owner(visit)
+    try:
+        body = text.encode()
+        document = await asyncio.to_thread(strict_json.decode, body, DOCUMENT_DEPTH)
+        strict_json.check_text(body, document)
+        context = await parts.transfer.import_document(owner, parts.agents, document, parts.limits)
+    except A2AError as error:
+        return _form(visit, "import.html", "Import a context", error)
+    visit.audited("context.imported", Target(context=context))
+    return await _to_context(visit, owner, context)
+
+
+async def ask_adopt(visit: Visit) -> Outcome:
+    return _form(visit, "adopt.html", "Adopt a conversation")
+
+
+async def adopt(visit: Visit) -> Outcome:
+    parts, form, owner = visit.parts, visit.form, _chosen_owner(visit)
+    try:
+        agent = parts.agents.by_name.get(form.get("agent", ""))
+        if agent is None:
+            raise invalid("agent", "must be one of the agents")
+        given = form.get("context", "").strip() or None
+        context = await parts.transfer.adopt(owner, agent, form.get("handle", "").strip(), given, parts.limits)
+    except A2AError as error:
+        return _form(visit, "adopt.html", "Adopt a conversation", error)
+    visit.audited("context.adopted", Target(agent=agent.name, context=context))
+    return await _to_context(visit, owner, context)
+
+
+def _chosen_owner(visit: Visit) -> Caller:
+    return Caller(visit.form.get("principal", "").strip() or visit.caller.principal, visit.caller.tenant)
+
+
+async def _to_context(visit: Visit, owner: Caller, context: str) -> Away:
+    found = await visit.parts.ledger.context(owner, context, "")
+    return Away("/ui/contexts" if found is None else context_page(found.id))
+
+
+def _form(visit: Visit, template: str, title: str, error: A2AError | None = None) -> Page:
+    agents = [agent.name for agent in visit.parts.agents if agent.adapter.ownership.owner == "backend"]
+    values = {
+        "form": {**visit.query, **visit.form},
+        "agents": agents,
+        "problem": None if error is None else error.message,
+    }
+    return Page(template, title, values, 200 if error is None else error.http)
+
+
+# --- tasks
+
+
+async def ask_cancel(visit: Visit) -> Outcome:
+    task = await _task(visit)
+    will = [
+        "Its turn ends as soon as the backend and the tools let it; what was shown stays.",
+        "Tool calls that wait for a decision are closed, and are not run.",
+        "The conversation goes on with the next message.",
+    ]
+    facts = [("task", task.id), ("agent", task.agent), ("principal", task.principal)]
+    return Question("Cancel this task?", will, "Cancel the task", task_page(task.id), facts).page()
+
+
+async def cancel(visit: Visit) -> Outcome:
+    task = await _task(visit)
+    agent = visit.parts.agents.by_name.get(task.agent)
+    if agent is None:
+        raise UnsupportedOperation(f"The agent {task.agent!r} is not in the configuration any more.")
+    target = Target(agent=task.agent, context=task.context_id, task=task.id)
+    try:
+        await visit.parts.operations.cancel_task(
+            OperationCall(agent, owner_of(task)), model.CancelTaskRequest(id=task.id)
+        )
+    except A2AError as error:
+        visit.audited("task.cancelled", target, reason(error).lower())
+        raise
+    visit.audited("task.cancelled", target)
+    return Away(task_page(task.id))
+
+
+async def _task(visit: Visit) -> TaskHead:
+    """Raises: NotFound."""
+    task = await visit.parts.ledger.admin.task_head(visit.caller.tenant, visit.path["task"])
+    if task is None:
+        raise NotFound("There is no such task.")
+    return task
+
+
+# --- deliveries
+
+
+async def ask_replay(visit: Visit) -> Outcome:
+    task, _ = await _delivery(visit)
+    will = [
+        "The delivery goes on with the event where it stopped, and events come in their order.",
+        "What was delivered is not sent again.",
+    ]
+    facts = [("task", task.id), ("configuration", visit.query.get("id", ""))]
+    return Question("Replay this delivery?", will, "Replay", "/ui/deliveries?show=stuck", facts, danger=False).page()
+
+
+async def replay(visit: Visit) -> Outcome:
+    task, configs = await _delivery(visit)
+    config = visit.query.get("id") or None
+    await configs.replay(owner_of(task), task.id, config)
+    visit.audited("push.replayed", Target(task=task.id, push=config or ""))
+    return Away("/ui/deliveries")
+
+
+async def _delivery(visit: Visit) -> tuple[TaskHead, PushConfigs]:
+    """Raises: NotFound."""
+    if visit.parts.push_configs is None:
+        raise NotFound("Push notifications are off.")
+    task = await visit.parts.ledger.admin.task_head(visit.caller.tenant, visit.query.get("task", ""))
+    if task is None:
+        raise NotFound("There is no such task.")
+    return task, visit.parts.push_configs

@@ -1,0 +1,82 @@
+"""Which page stands at which address. Law: one row for each page, and what changes anything is a form."""
+
+import msgspec
+
+from gateway.ui import (
+    actions,
+    agents,
+    bodies,
+    calls,
+    context,
+    contexts,
+    deliveries,
+    events,
+    keys,
+    live,
+    login,
+    next_request,
+    overview,
+    places,
+    playground,
+    tasks,
+)
+from gateway.ui.visit import Away, Handler, Outcome, Visit
+
+
+class Address(msgspec.Struct, frozen=True):
+    """`open`: also for somebody who has shown no key. `quiet`: a script asks for it, which is not sent to the login."""
+
+    get: Handler
+    post: Handler | None = None
+    open: bool = False
+    quiet: bool = False
+
+
+async def _home(_: Visit) -> Outcome:
+    return Away("/ui/")
+
+
+_PAGES: dict[tuple[str, ...], Address] = {
+    ("ui",): Address(_home, open=True),
+    ("ui", ""): Address(overview.show),
+    ("ui", "login"): Address(login.ask, login.enter, open=True),
+    ("ui", "logout"): Address(_home, login.leave),
+    ("ui", "go"): Address(places.go),
+    ("ui", "agents", "{name}"): Address(agents.show),
+    ("ui", "contexts"): Address(contexts.show),
+    ("ui", "contexts", "{row}"): Address(context.show),
+    ("ui", "contexts", "{row}", "next"): Address(next_request.show),
+    ("ui", "contexts", "{row}", "export"): Address(actions.ask_export, actions.export),
+    ("ui", "contexts", "{row}", "delete"): Address(actions.ask_delete, actions.delete),
+    ("ui", "import"): Address(actions.ask_import, actions.import_),
+    ("ui", "adopt"): Address(actions.ask_adopt, actions.adopt),
+    ("ui", "tasks", "{task}"): Address(tasks.show),
+    ("ui", "tasks", "{task}", "live"): Address(live.show, quiet=True),
+    ("ui", "tasks", "{task}", "cancel"): Address(actions.ask_cancel, actions.cancel),
+    ("ui", "tasks", "{task}", "events"): Address(events.show),
+    ("ui", "tasks", "{task}", "events", "{number}"): Address(events.show_one, quiet=True),
+    ("ui", "tasks", "{task}", "body", "{kind}"): Address(bodies.show, quiet=True),
+    ("ui", "tasks", "{task}", "calls", "{call}"): Address(calls.show),
+    ("ui", "deliveries"): Address(deliveries.show),
+    ("ui", "replay"): Address(actions.ask_replay, actions.replay),
+    ("ui", "keys"): Address(keys.show),
+    ("ui", "keys", "new"): Address(keys.ask_new, keys.create),
+    ("ui", "keys", "revoke"): Address(keys.ask_revoke, keys.revoke),
+    ("ui", "playground"): Address(playground.show),
+}
+
+
+def find(path: str) -> tuple[Address, dict[str, str]] | None:
+    """The page at this path, and the variable parts of it."""
+    segments = tuple(path.split("/")[1:])
+    exact = _PAGES.get(segments)
+    if exact is not None:
+        return exact, {}
+    for pattern, address in _PAGES.items():
+        if len(pattern) == len(segments) and all(
+            part == segment or (part.startswith("{") and segment)
+            for part, segment in zip(pattern, segments, strict=True)
+        ):
+            pairs = zip(pattern, segments, strict=True)
+            return address, {part[1:-1]: segment for part, segment in pairs if part.startswith("{")}
+    return None

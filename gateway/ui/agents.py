@@ -1,0 +1,105 @@
+"""What is this agent, and may it be trusted?"""
+
+import asyncio
+from collections.abc import Iterator
+
+import msgspec
+
+from gateway.a2a.errors import NotFound, echo
+from gateway.a2a.wire.card import card_json
+from gateway.core.agents import Agent
+from gateway.ledger.admin.upkeep import FailureKey
+from gateway.ports.conversation import HandleKind, StorageOwner
+from gateway.ports.tools import ToolError
+from gateway.ui.keyset import given, named
+from gateway.ui.visit import Outcome, Page, Visit
+from gateway.ui.words import many, took
+
+_PATIENCE = 2.0
+"""Seconds that a source of tools has to tell them."""
+
+_OWNERS = {
+    HandleKind.NONE: "the gateway keeps the conversation, and sends it with each request",
+    HandleKind.ROTATING: "the backend keeps the conversation; each answer has a new id, from which the next one goes on",
+    HandleKind.STATIC: "the backend keeps the conversation under one id",
+}
+_BUSY = {
+    "queue": "waits for the running one",
+    "reject": "is refused",
+    "interrupt": "cancels the running one",
+    "rollback": "cancels the running one, which is then no part of the conversation",
+}
+
+
+class ToolRow(msgspec.Struct, frozen=True):
+    name: str
+    server: str
+    description: str
+    idempotent: bool
+
+
+async def show(visit: Visit) -> Outcome:
+    parts = visit.parts
+    agent = parts.agents.by_name.get(visit.path["name"])
+    if agent is None:
+        raise NotFound(f"no agent is called {echo(visit.path['name'])}")
+    before = given(visit.query.get("before"), FailureKey)
+    failures = await parts.ledger.admin.failures(visit.caller.tenant, agent.name, before)
+    tools, trouble = await _tools(agent)
+    alone = parts.runner.runtime.breakers.left_alone(agent)
+    values = {
+        "agent": agent,
+        "card": card_json(agent.public_card),
+        "alone": alone,
+        "sentence": "Its backend is asked." if alone is None else f"Its backend is not asked for another {alone} s.",
+        "policies": tuple(_policies(agent)),
+        "tools": tools,
+        "trouble": trouble,
+        "failures": failures,
+        "older": named(visit, "before", failures.before),
+    }
+    return Page("agent.html", agent.name, values)
+
+
+async def _tools(agent: Agent) -> tuple[list[ToolRow], str | None]:
+    """The tools that the gateway runs for it, or why they are not known."""
+    if agent.toolset is None:
+        return [], None
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            offered = await agent.toolset.offered()
+    except ToolError as error:
+        return [], error.detail
+    except TimeoutError:
+        return [], "a source of tools does not answer"
+    rows = [
+        ToolRow(name, tool.server, tool.declaration.description or "", tool.idempotent)
+        for name, tool in offered.items()
+    ]
+    return rows, None
+
+
+def _policies(agent: Agent) -> Iterator[tuple[str, str]]:
+    """What its settings mean, in words."""
+    policies, owned = agent.policies, agent.adapter.ownership
+    yield "Conversation", _OWNERS[owned.handle]
+    if owned.owner is StorageOwner.BACKEND:
+        lost = "begins anew, told from what the gateway remembers" if policies.on_lost_handle == "rebuild" else "fails"
+        yield "A conversation that the backend has lost", lost
+    elif policies.history_messages is not None or policies.history_tokens is not None:
+        window = [f"{policies.history_messages} messages"] if policies.history_messages is not None else []
+        window += [f"{policies.history_tokens:,} tokens"] if policies.history_tokens is not None else []
+        yield "Sent of a long conversation", f"the latest {' or '.join(window)}"
+    yield "A message while another is worked on", _BUSY[policies.busy_context]
+    yield "A turn may take", took(policies.turn_timeout * 1000)
+    asks = sum(rule.ask for rule in policies.approvals)
+    yield (
+        "Tools that need a yes",
+        f"those that {many(asks, 'rule')} of approvals name" if asks else "none of the gateway's",
+    )
+    yield "A question waits for", took(policies.approval_timeout * 1000)
+    yield "Rounds of tools", f"{policies.tool_rounds}"
+    shown = policies.tool_calls
+    yield "Callers see of tool calls", "nothing" if shown.when == "never" else f"{shown.exposure} ({shown.when})"
+    if shown.redact:
+        yield "Masked for callers", ", ".join(path.text for path in shown.redact)

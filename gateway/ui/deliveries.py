@@ -1,0 +1,51 @@
+"""Who is not told? Push notifications, and what backends have still to delete."""
+
+import msgspec
+
+from gateway.a2a.errors import invalid
+from gateway.ledger.admin.upkeep import DeletionKey, DeliveryFilter, DeliveryKey
+from gateway.ledger.push import PushState
+from gateway.ui.keyset import given, named
+from gateway.ui.visit import Outcome, Page, Visit
+
+_DELETIONS = "deletions"
+SHOWN = {
+    DeliveryFilter.ACTIVE: "to be delivered",
+    DeliveryFilter.STUCK: "stuck",
+    _DELETIONS: "deletions at backends",
+}
+REPLAYABLE = frozenset({PushState.STOPPED, PushState.GONE})
+
+
+async def show(visit: Visit) -> Outcome:
+    wanted = visit.query.get("show", DeliveryFilter.ACTIVE.value)
+    if wanted == _DELETIONS:
+        return await _show_deletions(visit)
+    if wanted not in [filter_.value for filter_ in DeliveryFilter]:
+        raise invalid("show", f"must be one of {', '.join(SHOWN)}")
+    before = given(visit.query.get("before"), DeliveryKey)
+    where = msgspec.convert(wanted, DeliveryFilter)
+    found = await visit.parts.ledger.admin.deliveries(visit.caller.tenant, where, before)
+    values = {
+        "shown": SHOWN,
+        "wanted": wanted,
+        "deliveries": found.deliveries,
+        "older": named(visit, "before", found.before),
+        "replayable": REPLAYABLE,
+        "offered": visit.parts.push_configs is not None,
+    }
+    return Page("deliveries.html", "Deliveries", values)
+
+
+async def _show_deletions(visit: Visit) -> Outcome:
+    given_up = visit.query.get("given_up", "1") == "1"
+    after = given(visit.query.get("after"), DeletionKey)
+    found = await visit.parts.ledger.admin.handle_deletions(visit.caller.tenant, given_up, after)
+    values = {
+        "shown": SHOWN,
+        "wanted": _DELETIONS,
+        "given_up": given_up,
+        "deletions": found.deletions,
+        "older": named(visit, "after", found.after),
+    }
+    return Page("deletions.html", "Deletions", values)

@@ -1,0 +1,40 @@
+"""What does this id mean?"""
+
+from urllib.parse import quote
+
+from gateway.a2a.errors import invalid
+from gateway.ledger.admin.contexts import Place, PlaceKind
+from gateway.ui.problems import context_page, task_page
+from gateway.ui.visit import Away, Outcome, Page, Visit
+
+
+async def go(visit: Visit) -> Outcome:
+    """To what an id means; a page of choices where it means several things, or nothing."""
+    wanted = visit.query.get("id", "").strip()
+    before = visit.query.get("before") or None
+    if not wanted:
+        return Away("/ui/")
+    try:
+        found = await visit.parts.ledger.admin.locate(visit.caller.tenant, wanted[:4096], before)
+    except ValueError:
+        raise invalid("before", "is no place of this list") from None
+    if len(found.places) == 1 and found.before is None:
+        [place] = found.places
+        return Away(_address(place))
+    values = {
+        "wanted": wanted,
+        "places": [(place, _address(place)) for place in found.places],
+        "searched_to": found.searched_to,
+        "older": None if found.before is None else f"/ui/go?id={quote(wanted)}&before={quote(found.before)}",
+    }
+    return Page("places.html", "Go to an id", values, 200 if found.places else 404)
+
+
+def _address(place: Place) -> str:
+    match place.kind:
+        case PlaceKind.KEY:
+            return "/ui/keys"
+        case PlaceKind.TOOL_CALL:
+            return f"/ui/tasks/{quote(place.task, safe='')}?show=tools#tool-{quote(place.name, safe='')}"
+        case _:
+            return task_page(place.task, place.turn) if place.task else context_page(place.context)

@@ -1,0 +1,25 @@
+"""Does it work? A client of the public wire, in the browser."""
+
+from gateway.a2a.tool_calls import URI
+from gateway.a2a.wire import v1_0
+from gateway.ui.visit import Outcome, Page, Visit
+from gateway.ui.wire import Wire
+
+
+async def show(visit: Visit) -> Outcome:
+    agents = visit.parts.agents
+    default = agents.default.name if agents.default is not None else next(iter(agents.by_name))
+    name = visit.query.get("agent", "")
+    agent = agents.by_name[name if name in agents.by_name else default]
+    values = {
+        "agents": [each.name for each in agents],
+        "agent": agent,
+        "context": visit.query.get("context", ""),
+        "task": visit.query.get("task", ""),
+        "wire": f"{Wire.BASE}{agent.name}",
+        "public": f"{visit.parts.public_url}/a2a/{agent.name}",
+        "extension": URI,
+        "version": v1_0.VERSION,
+        "files": [mode for mode in agent.takes if mode != "text/plain"],
+    }
+    return Page("playground.html", "Playground", values)

@@ -1,0 +1,23 @@
+"""Questions before something is done. Law: a page that needs no script; it says what will happen, and changes nothing."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gateway.ui.visit import Page
+
+
+class Question(msgspec.Struct, frozen=True):
+    """`asked` is the title, `will` are sentences of the gateway's own about what happens, `facts` words and texts of others.
+    `typed` is what has to be typed first; empty: nothing. `back` is the page that it came from."""
+
+    asked: str
+    will: Sequence[str]
+    button: str
+    back: str
+    facts: Sequence[tuple[str, str]] = ()
+    typed: str = ""
+    danger: bool = True
+
+    def page(self, problem: str | None = None, status: int = 200) -> Page:
+        return Page("question.html", self.asked, {"question": self, "problem": problem}, status)

@@ -1,0 +1,88 @@
+// Rows of a task while it runs. The server sends a row when it has changed; a page that is not looked at closes its stream.
+
+const policy = trustedTypes.createPolicy("live", { createHTML: (html) => html });
+const list = document.getElementById("rows");
+const sign = document.getElementById("live");
+const skew = Date.now() - Number(list.dataset.now);
+let source;
+
+// The one place where text becomes HTML. All of it comes from the templates of the server, which escape everything.
+function parsed(html) {
+  const template = document.createElement("template");
+  template.innerHTML = policy.createHTML(html);
+  return template.content.firstElementChild;
+}
+
+function keepOpen(before, after) {
+  const opened = [...before.querySelectorAll("details")];
+  [...after.querySelectorAll("details")].forEach((details, index) => {
+    if (!opened[index]?.open) return;
+    const place = opened[index].querySelector(":scope > [data-load][data-done]");
+    const same = details.querySelector(":scope > [data-load]");
+    if (place && same?.querySelector("a")?.href === place.dataset.load) {
+      same.dataset.load = place.dataset.load;
+      same.textContent = place.textContent;
+      same.dataset.done = "1";
+    }
+    details.open = true;
+  });
+}
+
+function put(html) {
+  const row = parsed(html);
+  const known = document.getElementById(row.id);
+  if (!known) {
+    list.append(row);
+    return;
+  }
+  const focused = known.contains(document.activeElement);
+  const summaries = [...known.querySelectorAll("summary, a, pre")];
+  const at = summaries.indexOf(document.activeElement);
+  if (known.hasAttribute("aria-selected")) row.setAttribute("aria-selected", "true");
+  keepOpen(known, row);
+  known.replaceWith(row);
+  if (!focused) return;
+  const target = at < 0 ? row : [...row.querySelectorAll("summary, a, pre")][at];
+  if (target === row) row.tabIndex = -1;
+  target?.focus({ preventScroll: true });
+}
+
+function open() {
+  if (source || document.hidden) return;
+  source = new EventSource(list.dataset.live);
+  source.onopen = () => { sign.hidden = false; };
+  source.onerror = () => {
+    sign.hidden = true;
+    if (source?.readyState === EventSource.CLOSED) sign.after(" (not live: reload to see more)");
+  };
+  source.addEventListener("row", (event) => put(event.data));
+  source.addEventListener("state", (event) => document.getElementById("state").replaceChildren(parsed(event.data)));
+  source.addEventListener("sentence", (event) => {
+    const sentence = document.getElementById("sentence");
+    if (sentence.textContent !== event.data) sentence.textContent = event.data;
+  });
+  source.addEventListener("end", () => { close(); ended = true; });
+}
+
+let ended = false;
+
+function close() {
+  source?.close();
+  source = undefined;
+  sign.hidden = true;
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) close();
+  else if (!ended) open();
+});
+
+// Clocks tick here, from the server's time.
+setInterval(() => {
+  for (const clock of list.querySelectorAll("[data-since]")) {
+    const seconds = Math.max(0, (Date.now() - skew - Number(clock.dataset.since)) / 1000);
+    clock.textContent = seconds < 60 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
+  }
+}, 500);
+
+open();

@@ -1,0 +1,17 @@
+"""Agents for the tests of pages."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from gateway.agent import Turn
+
+
+async def fails(turn: Turn) -> AsyncIterator[str]:
+    raise ValueError(turn.text)
+    yield ""
+
+
+async def waits(turn: Turn) -> AsyncIterator[str]:
+    """Says a first piece and then nothing, until it is cancelled."""
+    yield "a first piece "
+    await asyncio.Event().wait()

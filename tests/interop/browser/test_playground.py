@@ -1,0 +1,142 @@
+"""The playground in a browser."""
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from tests.interop.browser.tabs import Tab, tab
+from tests.interop.browser.world import World
+
+
+async def say(page: Page, text: str) -> None:
+    await page.fill("#message", text)
+    await page.click("#submit")
+
+
+async def test_an_answer_comes_as_a_stream_and_as_it_went_over_the_wire(opened: Tab) -> None:
+    page = await opened.open("/ui/playground?agent=hotel")
+    await say(page, "Good morning")
+    await expect(page.locator("#status")).to_have_text("The task is completed.")
+    await expect(page.locator("#talk")).to_contain_text("Hello.")
+    await page.click("#wire summary >> nth=0")
+    raw = await opened.text("#wire")
+    assert "curl -N -X POST" in raw
+    assert '"statusUpdate"' in raw
+    await opened.picture("playground-wire")
+    await say(page, "And again")
+    await expect(page.locator("#talk li.you")).to_have_count(2)
+    await expect(page.locator("#status")).to_have_text("The task is completed.")
+
+
+async def test_a_tool_call_shows_its_arguments_and_its_result(opened: Tab) -> None:
+    page = await opened.open("/ui/playground?agent=hotel")
+    await say(page, "look for hotels")
+    await expect(page.locator("#talk li.tool")).to_contain_text('look {"city":"Oslo"}')
+    await expect(page.locator("#talk li.tool")).to_contain_text("three hotels in Oslo")
+    await expect(page.locator("#talk")).to_contain_text("There are three.")
+
+
+@pytest.mark.parametrize(("button", "outcome"), [("Allow", "succeeded"), ("Refuse", "rejected")])
+async def test_a_call_waits_for_its_callers_decision(opened: Tab, button: str, outcome: str) -> None:
+    page = await opened.open("/ui/playground?agent=hotel")
+    await say(page, "book the Ritz")
+    await expect(page.locator("#status")).to_have_text("The task waits for you.")
+    await expect(page.locator("#questions legend")).to_have_text("May book.book run?")
+    await opened.picture("playground-question")
+    await page.click(f"#questions button:text-is('{button}')")
+    await expect(page.locator("#talk li.tool")).to_contain_text(outcome)
+    await expect(page.locator("#status")).to_have_text("The task is completed.")
+    await expect(page.locator("#questions fieldset")).to_have_count(0)
+
+
+async def test_a_question_is_there_again_after_a_reload(opened: Tab) -> None:
+    page = await opened.open("/ui/playground?agent=hotel")
+    await say(page, "book the Ritz")
+    await expect(page.locator("#questions legend")).to_be_visible()
+    await page.reload()
+    await expect(page.locator("#questions legend")).to_have_text("May book.book run?")
+    await page.click("#questions button:text-is('Allow')")
+    await expect(page.locator("#status")).to_have_text("The task is completed.")
+
+
+async def test_a_tool_of_the_client_is_answered_by_hand(opened: Tab) -> None:
+    page = await opened.open("/ui/playground?agent=hotel")
+    await page.click("summary:text-is('Tools of yours')")
+    await page.fill(
+        "#tools", '[{"name": "camera", "description": "Takes a picture.", "parameters": {"type": "object"}}]'
+    )
+    await say(page, "use the camera")
+    await expect(page.locator("#questions legend")).to_have_text("Your tool camera is called")
+    await page.fill("#questions textarea", "no json")
+    await page.click("#questions button")
+    await expect(page.locator("#questions")).to_contain_text("This is no JSON.")
+    await page.fill("#questions textarea", '{"picture": "a cat"}')
+    await page.click("#questions button")
+    await expect(page.locator("#talk")).to_contain_text("A nice picture.")
+
+
+async def test_a_file_goes_there_and_back(opened: Tab, tmp_path: Path) -> None:
+    given = tmp_path / "notes.txt"
+    given.write_text("0123456789", encoding="utf-8")
+    page = await opened.open("/ui/playground?agent=file")
+    await page.set_input_files("#files", given)
+    await page.click("#submit")
+    await expect(page.locator("#talk")).to_contain_text("notes.txt has 10 bytes.")
+    async with page.expect_download() as download:
+        await page.click("#talk a:text-matches('back.txt')")
+    path = await (await download.value).path()
+    assert path.read_bytes() == b"0123456789"
+
+
+async def test_a_task_is_cancelled(opened: Tab) -> None:
+    page = await opened.open("/ui/playground?agent=hotel")
+    await say(page, "be slow")
+    await expect(page.locator("#talk")).to_contain_text("The first part.")
+    await page.click("#cancel")
+    await expect(page.locator("#status")).to_have_text("The task is canceled.")
+    await expect(page.locator("#cancel")).to_be_hidden()
+
+
+async def test_a_stream_goes_on_after_a_reload_in_its_middle(opened: Tab, gateway: World) -> None:
+    page = await opened.open("/ui/playground?agent=hotel")
+    await say(page, "be slow")
+    await expect(page.locator("#talk")).to_contain_text("The first part.")
+    await page.reload()
+    await expect(page.locator("#talk")).to_contain_text("The first part.")
+    gateway.go.set()
+    await expect(page.locator("#talk")).to_contain_text("The first part. The second part.")
+    await expect(page.locator("#status")).to_have_text("The task is completed.")
+
+
+async def test_what_the_gateway_refuses_is_said(browser: Browser, gateway: World) -> None:
+    async with tab(browser, gateway.url) as opened:
+        page = await opened.open("/ui/playground?agent=hotel")
+        await page.click("summary:text-is('Tools of yours')")
+        await page.fill("#tools", '[{"name": "bad name!"}]')
+        await say(page, "hi")
+        await expect(page.locator("#talk li.fault")).to_contain_text("Invalid parameters")
+        await expect(page.locator("#submit")).to_be_enabled()
+
+
+async def test_two_browsers_see_one_task(browser: Browser, gateway: World) -> None:
+    async with tab(browser, gateway.url) as one, tab(browser, gateway.url) as two:
+        page = await one.open("/ui/playground?agent=hotel")
+        await say(page, "be slow")
+        await expect(page.locator("#talk")).to_contain_text("The first part.")
+        other = await two.open("/ui/playground" + page.url.partition("/ui/playground")[2])
+        await expect(other.locator("#talk")).to_contain_text("The first part.")
+        gateway.go.set()
+        for each in (page, other):
+            await expect(each.locator("#talk")).to_contain_text("The second part.")
+        assert one.faults == two.faults == []
+
+
+async def test_hostile_words_do_nothing(opened: Tab) -> None:
+    page = await opened.open("/ui/playground?agent=hotel&context=%3Cscript%3E")
+    await page.fill("#context", "")
+    await say(page, "be evil")
+    await expect(page.locator("#status")).to_have_text("The task is completed.")
+    assert await page.locator("#talk script, #talk img, #talk p").count() == 0
+    assert "⟨U+202E⟩" in await opened.text("#talk")
+    assert "<script>alert(1)</script>" in await opened.text("#talk")

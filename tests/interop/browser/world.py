@@ -1,0 +1,76 @@
+"""A gateway with a scripted model, for browsers: a tool that has to be allowed, one that need not be, tools of the client, an
+answer that is slow, and one that is hostile."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.testing.serving import serve
+from tests.emulators.responses_server import ResponsesServer
+from tests.emulators.scripts import Call, Pause, Say, Status, Think, by_keyword, in_rounds
+from tests.running import Local, local_gateway
+
+TOOLS = '''
+def book(hotel: str) -> str:
+    """Books a room."""
+    return f"booked {hotel}"
+
+
+def look(city: str) -> str:
+    """Looks for hotels."""
+    return f"three hotels in {city}"
+'''
+EVIL = (
+    "<script>alert(1)</script><img src=x onerror=alert(2)><p hx-post=/ui/keys/new hx-trigger=load>{{7*7}}"
+    "\u202eright to left\u202c \u200b\u0007 javascript:alert(3) [link](javascript:alert(4)) "
+)
+
+
+@dataclass(frozen=True)
+class World:
+    local: Local
+    go: asyncio.Event
+    """Set: what is slow goes on."""
+
+    @property
+    def url(self) -> str:
+        return self.local.url
+
+
+@asynccontextmanager
+async def world(folder: Path, settings: str = "") -> AsyncIterator[World]:
+    go = asyncio.Event()
+    script = by_keyword(
+        {
+            "book": in_rounds([Think("It wants a room."), Call("book", {"hotel": "Ritz"})], [Say("All done.")]),
+            "look": in_rounds([Call("look", {"city": "Oslo"})], [Say("There are three.")]),
+            "camera": in_rounds([Call("camera", {"zoom": 2})], [Say("A nice picture.")]),
+            "slow": [Say("The first part. "), Pause(go), Say("The second part.")],
+            "evil": in_rounds([Call("look", {"city": EVIL})], [Say(EVIL)]),
+            "fail": [Status(400, {"error": {"message": EVIL, "code": "bad", "type": "x"}})],
+            "many": _many,
+        },
+        [Say("Hello.", 3)],
+    )
+    (folder / "desk.py").write_text(TOOLS, encoding="utf-8")
+    async with serve(ResponsesServer(script).app) as backend:
+        agents = (
+            f"hotel: {{type: openai-responses, model: m, base_url: '{backend}/v1', tools: [book, look], default: true,"
+            " approvals: [{tool: 'book.*'}]}\n"
+            "echo: {type: python, ref: 'gateway.cli.demo.agent:reply'}\n"
+            "file: {type: python, ref: 'tests.interop.browser.agents:files'}"
+        )
+        tools = "tools: {book: {type: python, ref: './desk.py:book'}, look: {type: python, ref: './desk.py:look'}}"
+        async with local_gateway(agents, folder, settings=f"{tools}\n{settings}") as local:
+            yield World(local, go)
+
+
+MANY = 3
+"""Rounds of forty tool calls."""
+
+
+def _many(conversation: object) -> list[Call | Say]:
+    rounds = getattr(conversation, "round", 0)
+    return [Call("look", {"city": f"{rounds}-{number}"}) for number in range(40)] if rounds < MANY else [Say("Enough.")]

@@ -70,6 +70,8 @@ PayloadTooLarge = _row("PayloadTooLarge", -32600, "RESOURCE_EXHAUSTED", 413)
 UnsupportedMediaType = _row("UnsupportedMediaType", -32600, "INVALID_ARGUMENT", 415)
 EncodingNotSupported = _row("EncodingNotSupported", -32600, "UNIMPLEMENTED", 415)
 """The body is compressed."""
+TooManyMessages = _row("TooManyMessages", -32600, "UNIMPLEMENTED", 400)
+"""A call of gRPC that is made with one message has further ones."""
 PermissionDenied = _row("PermissionDenied", -32600, "PERMISSION_DENIED", 403)
 """Only in the admin API: elsewhere the objects of other callers are not found."""
 NotFound = _row("NotFound", -32601, "NOT_FOUND", 404)

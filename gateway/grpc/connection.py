@@ -1,5 +1,6 @@
 """A connection of HTTP/2 with its calls, over h2. Law: what is there at once is one write, and h2 gets no more than the socket
-takes; a peer that has more to take is read no further; every end that the gateway decides on is one line in the log.
+takes; a peer that has more to take is read no further; no peer has the event loop for more than a bounded part of what it
+sends; every end that the gateway decides on is one line in the log.
 
 Source: RFC 9113.
 """
@@ -113,6 +114,7 @@ class Connection(asyncio.Protocol):
         self._ended = False
         self._writable = True
         self._planned = False
+        self._reads_on = False
         self._room_granted = False
         self._latest = 0
         self._given = 0
@@ -155,12 +157,21 @@ class Connection(asyncio.Protocol):
         if self._ended:
             return
         self._heard = True
+        if self._frames.rest:
+            # It was on its way when reading stopped.
+            self._frames.rest += data
+        else:
+            self._read(data)
+
+    def _read(self, data: bytes) -> None:
+        """As much as is read at once; the rest is read when others have had their turn."""
         try:
             for event in self._http.receive_data(self._frames.passed(data)):
                 self._take(event)
+            if self._frames.empty_window:
+                self._refuse_window()
         except Violation as violation:
-            self._say_farewell(violation.code)
-            self._end(str(violation))
+            self._violated(violation)
             return
         except ProtocolError as error:
             # h2 has said so to the peer.
@@ -171,6 +182,47 @@ class Connection(asyncio.Protocol):
             self._blocked.send_all()
         self._end_if_done()
         self.plan()
+        if self._frames.rest and not self._ended:
+            self._transport.pause_reading()
+            self._plan_reading()
+
+    def _plan_reading(self) -> None:
+        """Of the rest."""
+        if not self._reads_on:
+            self._reads_on = True
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        self._reads_on = False
+        if self._ended or not self._writable:
+            return
+        self._heard = True
+        self._read(b"")
+        if not self._frames.rest:
+            self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        if self._writable and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _refuse_window(self) -> None:
+        """Raises: Violation."""
+        number, self._frames.empty_window = self._frames.empty_window, 0
+        self.reset(number, ErrorCodes.PROTOCOL_ERROR)
+        if stream := self._streams.get(number):
+            stream.lose()
+        self._frames.made_reset()
+
+    def unheard(self) -> None:
+        try:
+            self._frames.made_reset()
+        except Violation as violation:
+            # The call that has ended is one of many that may be ending.
+            self._loop.call_soon(self._violated, violation)
+
+    def _violated(self, violation: Violation) -> None:
+        self._say_farewell(violation.code)
+        self._end(str(violation))
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -180,8 +232,10 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._writable = True
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
+        if self._frames.rest:
+            self._plan_reading()
+        else:
+            self._resume_reading()
         self._blocked.send_all()
 
     def eof_received(self) -> None:
@@ -236,6 +290,7 @@ class Connection(asyncio.Protocol):
                 self.headers(number, refused, last=True)
             if request.stream_ended is None:
                 self.reset(number, ErrorCodes.NO_ERROR)
+            self._frames.made_reset()
             return
         self._frames.answered()
         stream = Stream(self, number)
@@ -366,6 +421,9 @@ class Connection(asyncio.Protocol):
         self._flush()
         self._ended = True
         self._lose_all()
+        if self._frames.rest:
+            self._frames.rest = b""
+            self._resume_reading()
         if self._transport.can_write_eof() and not self._transport.is_closing():
             with suppress(OSError):
                 self._transport.write_eof()
@@ -415,5 +473,5 @@ def _refusal(headers: Headers) -> Headers | None:
     found = dict(headers)
     if status := requests.no_call(found):
         return ((b":status", status),)
-    error = requests.fault(headers)
+    error = requests.fault(headers) or requests.timeout_fault(found)
     return None if error is None else refusal(error)

@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 import grpc
 
-from gateway.a2a.errors import A2AError, InvalidRequest
+from gateway.a2a.errors import A2AError, InvalidRequest, TooManyMessages
+from gateway.grpc.headers import timeout
 from gateway.grpc.messages import Incoming, parts
 from gateway.grpc.status import Status, status_of
 from gateway.grpc.turns import Turn
@@ -28,9 +29,6 @@ _LATE = Status(grpc.StatusCode.DEADLINE_EXCEEDED, "the deadline has passed", ())
 
 _PLAIN = "".join(chr(each) for each in range(0x20, 0x7F) if each != ord("%"))
 """What a message of a status says as it is."""
-
-_UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
-_DIGITS = 8
 
 
 class CallerGone(Exception):
@@ -82,7 +80,7 @@ class Context:
         self.metadata: Headers = [
             (name, value.strip(b" \t")) for name, value in headers if name[:1] != b":" and name[-4:] != b"-bin"
         ]
-        self.timeout = _seconds(found.get(b"grpc-timeout", b""))
+        self.timeout = timeout(found)
         self._stream = stream
         self._incoming = Incoming(largest)
         self._untaken = 0
@@ -106,6 +104,16 @@ class Context:
     def sending(self) -> bool:
         """Whether the caller has more to send."""
         return not self._incoming.ended
+
+    @property
+    def complete(self) -> bool:
+        """Whether the caller has sent nothing more than what has been read, and sends no more."""
+        return self._incoming.complete
+
+    @property
+    def heard(self) -> bool:
+        """Whether a message of the caller has been read."""
+        return self._incoming.begun
 
     # --- what comes
 
@@ -216,17 +224,21 @@ class Context:
 
 
 async def receive(context: Context) -> bytes:
-    """The one message of a call. Raises: InvalidRequest, and as `Context.read`."""
+    """The one message of a call, whose caller sends no more. Raises: InvalidRequest, TooManyMessages, and as `Context.read`."""
     message = context.arrived()
-    if message is not None:
+    if message is not None and context.complete:
         return message
     try:
         async with asyncio.timeout(_MESSAGE_TIMEOUT):
-            message = await context.read()
+            if message is None:
+                message = await context.read()
+            further = None if message is None else await context.read()
     except TimeoutError:
         raise InvalidRequest(f"the message did not arrive within {_MESSAGE_TIMEOUT:g} s") from None
     if message is None:
         raise InvalidRequest("the call has no message")
+    if further is not None:
+        raise TooManyMessages("the call has more than one message")
     return message
 
 
@@ -242,12 +254,3 @@ def _last(status: Status) -> Headers:
         *([(b"grpc-message", quote(text, safe=_PLAIN).encode())] if text else []),
         *((name.encode(), b2a_base64(value, newline=False).rstrip(b"=")) for name, value in metadata),
     ]
-
-
-def _seconds(timeout: bytes) -> float | None:
-    """What `grpc-timeout` says; None where it says nothing that can be read."""
-    text = timeout.decode(errors="replace")
-    digits, unit = text[:-1], text[-1:]
-    if unit not in _UNITS or not digits.isascii() or not digits.isdigit() or len(digits) > _DIGITS:
-        return None
-    return int(digits) * _UNITS[unit]

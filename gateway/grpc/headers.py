@@ -1,7 +1,7 @@
 """The headers of a request. Law: what is wrong with the headers of one call ends that call; the connection, which a proxy may
 share among many callers, ends for none but those that HPACK cannot read.
 
-Source: RFC 9113, sections 8.2 and 8.3; RFC 7541.
+Source: RFC 9113, sections 8.2 and 8.3; RFC 7541; the description of gRPC over HTTP/2, "Requests".
 """
 
 import re
@@ -24,8 +24,10 @@ _PSEUDO = frozenset({b":method", b":scheme", b":path", b":authority"})
 _NEEDED = (b":method", b":scheme", b":path")
 _OF_CONNECTION = frozenset({b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"})
 _name = re.compile(rb"[!-9;-@\[-~]+").fullmatch
+_duration = re.compile(rb"[0-9]{1,8}[HMSmun]").fullmatch
+_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _broken = re.compile(rb"[\0\r\n]").search
-_GRPC = b"application/grpc"
+_TYPES = frozenset({b"application/grpc", b"application/grpc+proto"})
 
 
 class Decoder(hpack.Decoder):
@@ -50,7 +52,8 @@ def no_call(headers: dict[bytes, bytes]) -> bytes | None:
     """The status of HTTP for a request that is no call of gRPC."""
     if headers.get(b":method") != b"POST":
         return b"405"
-    return None if headers.get(b"content-type", b"").startswith(_GRPC) else b"415"
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    return None if kind in _TYPES else b"415"
 
 
 def fault(headers: Headers) -> A2AError | None:
@@ -74,6 +77,20 @@ def fault(headers: Headers) -> A2AError | None:
         return PayloadTooLarge(f"the metadata have more than {LARGEST} bytes")
     missing = next((name for name in _NEEDED if name not in found), None)
     return None if missing is None else _refused(missing, "is missing")
+
+
+def timeout_fault(headers: dict[bytes, bytes]) -> A2AError | None:
+    """Why the deadline of a call cannot be kept."""
+    said = headers.get(b"grpc-timeout")
+    if said is None or _duration(said):
+        return None
+    return _refused(b"grpc-timeout", "is not up to 8 digits and one of H, M, S, m, u and n")
+
+
+def timeout(headers: dict[bytes, bytes]) -> float | None:
+    """Seconds, None where none is given. The headers have no `timeout_fault`."""
+    said = headers.get(b"grpc-timeout")
+    return None if said is None else int(said[:-1]) * _UNITS[said[-1:]]
 
 
 def _refused(name: bytes, why: str) -> A2AError:

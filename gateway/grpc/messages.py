@@ -44,14 +44,19 @@ def portions(messages: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
 
 
 class Incoming:
-    """The bytes of a call, as they come."""
+    """The bytes of a call, as they come. `begun` says that a message has been taken, `ended` that no more bytes come."""
 
-    __slots__ = ("_bytes", "_largest", "ended")
+    __slots__ = ("_bytes", "_largest", "begun", "ended")
 
     def __init__(self, largest: int) -> None:
         self._bytes = bytearray()
         self._largest = largest
-        self.ended = False
+        self.begun = self.ended = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing more than what has been taken."""
+        return self.ended and not self._bytes
 
     def feed(self, data: bytes) -> None:
         self._bytes += data
@@ -71,6 +76,7 @@ class Incoming:
             if len(self._bytes) >= end:
                 message = bytes(memoryview(self._bytes)[_PREFIX.size : end])
                 del self._bytes[:end]
+                self.begun = True
                 return message
         if self.ended and self._bytes:
             raise InvalidRequest("the message is cut off")

@@ -40,6 +40,10 @@ class Carrier(Protocol):
         """The stream has ended."""
         ...
 
+    def unheard(self) -> None:
+        """A call has ended without its message."""
+        ...
+
 
 class Stream:
     """`unsent`: what the peer has still to take."""
@@ -168,6 +172,8 @@ class Stream:
             self._carrier.headers(self.number, headers, last=True)
         if self.context.sending:
             self._carrier.reset(self.number, ErrorCodes.NO_ERROR)
+        if not self.context.heard:
+            self._carrier.unheard()
         self._close()
 
     def _close(self) -> None:

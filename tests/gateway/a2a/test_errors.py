@@ -24,6 +24,7 @@ TABLE = {
     "PayloadTooLarge": (-32600, "RESOURCE_EXHAUSTED", 413),
     "UnsupportedMediaType": (-32600, "INVALID_ARGUMENT", 415),
     "EncodingNotSupported": (-32600, "UNIMPLEMENTED", 415),
+    "TooManyMessages": (-32600, "UNIMPLEMENTED", 400),
     "Unauthenticated": (-32600, "UNAUTHENTICATED", 401),
     "PermissionDenied": (-32600, "PERMISSION_DENIED", 403),
     "NoSuchAddress": (-32601, "NOT_FOUND", 404),

@@ -15,7 +15,7 @@ DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONT
     *range(6, 10),
 )
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
-CANCEL, REFUSED_STREAM, NO_ERROR = (code.to_bytes(4) for code in (8, 7, 0))
+CANCEL, REFUSED_STREAM, NO_ERROR, PROTOCOL_ERROR = (code.to_bytes(4) for code in (8, 7, 0, 1))
 ENHANCE_YOUR_CALM = 11
 LARGEST = 2**14
 """Bytes of a frame."""
@@ -82,6 +82,12 @@ class Peer:
         self._writing = writing
         self._decoder = Decoder()
         self.headers: dict[str, str] = {}
+
+    @property
+    def name(self) -> tuple[str, int]:
+        """The address of its socket."""
+        found: tuple[str, int] = self._writing.get_extra_info("sockname")
+        return found
 
     def send(self, data: bytes) -> None:
         self._writing.write(data)

@@ -138,18 +138,6 @@ async def test_a_caller_that_takes_no_more_of_its_answer_gets_a_status_and_the_o
         assert await whole(peer, 3) > 2**17
 
 
-async def test_a_caller_that_has_not_ended_its_side_is_told_a_status_before_the_reset() -> None:
-    limits = LimitsConfig.model_construct(stream_blocked=0.2)
-    async with (
-        serving(operations=large(2**17), limits=limits) as served,
-        raw_peer(served.port, window=0) as peer,
-        asyncio.timeout(20),
-    ):
-        peer.send(headers(1, GET_TASK) + message(1, ASKED, flags=0))
-        assert (await status(peer, 1))[0] == "14"
-        assert await peer.next(RST_STREAM)
-
-
 # --- not at all
 
 

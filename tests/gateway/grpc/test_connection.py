@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from structlog.testing import capture_logs
 
 from gateway.config.gateway import LimitsConfig
 from gateway.grpc import connection, frames
+from gateway.http.auth import NoAuthentication
 from tests.gateway.grpc.calling import path, serving
 from tests.gateway.grpc.raw import (
     ACK,
@@ -22,6 +24,7 @@ from tests.gateway.grpc.raw import (
     NO_ERROR,
     PING,
     PREFACE,
+    PROTOCOL_ERROR,
     REFUSED_STREAM,
     RST_STREAM,
     WINDOW_UPDATE,
@@ -39,6 +42,8 @@ from tests.interaction.harness import SEND
 from tests.support.core import until
 
 SEND_MESSAGE, STREAM = path("SendMessage"), path("SendStreamingMessage")
+
+NO_GRPC = ("application/json", "application/grpcfoo", "application/grpc-web", "application/grpc+json", "")
 
 
 async def ends(peer: Peer, stream: int) -> bool:
@@ -113,10 +118,10 @@ async def test_a_message_that_is_cut_off_is_refused() -> None:
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
-        (headers(1, SEND_MESSAGE, kind="application/json"), "415"),
+        *((headers(1, SEND_MESSAGE, kind=kind), "415") for kind in NO_GRPC),
         (headers(1, SEND_MESSAGE, method="GET"), "405"),
     ],
-    ids=["type", "method"],
+    ids=[*NO_GRPC, "method"],
 )
 async def test_a_request_that_is_no_call_has_a_status_of_http(sent: bytes, status: str) -> None:
     async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
@@ -125,6 +130,15 @@ async def test_a_request_that_is_no_call_has_a_status_of_http(sent: bytes, statu
     assert found is not None
     assert peer.headers[":status"] == status
     assert found.flags & END_STREAM
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/grpc", "application/grpc+proto", "application/grpc;charset=utf-8", "Application/GRPC"]
+)
+async def test_a_call_says_that_it_is_one(kind: str) -> None:
+    async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        peer.send(headers(1, SEND_MESSAGE, kind=kind) + message(1))
+        assert (await status(peer, 1))[0] == "0"
 
 
 # --- ends
@@ -212,10 +226,12 @@ async def test_a_status_that_its_caller_does_not_take_is_not_waited_for() -> Non
 
 
 @pytest.mark.parametrize("said", ["1x", "S", "-1S", "123456789S", ""], ids=repr)
-async def test_a_deadline_that_cannot_be_read_is_none(said: str) -> None:
+async def test_a_call_with_a_deadline_that_cannot_be_read_is_refused(said: str) -> None:
     async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
-        peer.send(request(1, SEND_MESSAGE, ("grpc-timeout", said)))
-        assert await peer.next(DATA)
+        peer.send(request(1, SEND_MESSAGE, ("grpc-timeout", said)) + request(3, SEND_MESSAGE))
+        code, text = await status(peer, 1)
+        assert await ends(peer, 3)
+    assert (code, text.partition(" is ")[0]) == ("3", "the header 'grpc-timeout'")
 
 
 async def test_a_deadline_ends_a_call_whose_caller_takes_nothing() -> None:
@@ -291,6 +307,92 @@ def _on(stream: int, sent: bytes) -> bytes:
 def _ends(logs: Any) -> list[tuple[str, str]]:
     """Whose connections the log says were ended, and why."""
     return [(line["peer"], line["reason"]) for line in logs if line["event"] == "connection.ended"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda stream: headers(stream, "/no.such/Method"),
+        lambda stream: request(stream, "/no.such/Method"),
+        lambda stream: headers(stream, SEND_MESSAGE, ("X", "upper case")) + frame(RST_STREAM, 0, stream, CANCEL),
+        lambda stream: headers(stream, SEND_MESSAGE, kind="text/plain"),
+    ],
+    ids=["method", "method with a message", "name", "type"],
+)
+async def test_calls_that_end_without_their_message_are_a_flood(
+    call: Callable[[int], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frames, "_BURST", 600)
+    monkeypatch.setattr(frames, "_PER_SECOND", 0.0)
+    with capture_logs() as logs:
+        async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+            peer.send(b"".join(call(stream) for stream in range(1, 1401, 2)))
+            found = await peer.next(GOAWAY)
+            assert found is not None
+            assert int.from_bytes(found.payload[4:]) == ENHANCE_YOUR_CALM
+            assert await peer.ended()
+            await served.call("GetTask", {"id": "task-1"})
+    assert _ends(logs) == [("127.0.0.1", "flood of resets")]
+
+
+async def test_what_a_peer_sends_at_once_is_served_in_turns_with_others() -> None:
+    async with (
+        serving() as served,
+        raw_peer(served.port) as peer,
+        raw_peer(served.port) as other,
+        asyncio.timeout(20),
+    ):
+        for each in (peer, other):
+            each.send(frame(PING, 0, 0, bytes(8)))
+            assert await each.next(PING)
+        [greedy, _] = served.server._connections
+        if greedy._transport.get_extra_info("peername") != peer.name:
+            [_, greedy] = served.server._connections
+        greedy.data_received(b"".join(headers(number, "/no.such/Method") for number in range(1, 2001, 2)))
+        other.send(request(1, SEND_MESSAGE))
+        assert await ends(other, 1)
+        assert greedy._frames.rest
+        answered = [number for number in range(1, 2001, 2) if await ends(peer, number)]
+        peer.send(request(2001, SEND_MESSAGE))
+        assert await ends(peer, 2001)
+    assert len(answered) == 1000
+
+
+async def test_what_waits_to_be_read_comes_in_order_and_is_answered_once() -> None:
+    async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(30):
+        peer.send(b"".join(request(number, SEND_MESSAGE) for number in range(1, 801, 2)))
+        found: list[int] = []
+        while len(found) < 400:
+            each = await peer.next(HEADERS)
+            assert each is not None
+            if each.flags & END_STREAM:
+                found.append(each.stream)
+        peer.send(frame(PING, 0, 0, bytes(8)))
+        assert await peer.next(HEADERS, RST_STREAM, PING) == Frame(PING, ACK, 0, bytes(8))
+    assert sorted(found) == list(range(1, 801, 2))
+    assert len(served.operations.calls) == 400
+
+
+async def test_the_end_of_a_connection_behind_what_waits_to_be_read_ends_its_calls() -> None:
+    async with serving(operations=Waiting()) as served, asyncio.timeout(20):
+        async with raw_peer(served.port) as peer:
+            peer.send(b"".join(request(number, SEND_MESSAGE) for number in range(1, 801, 2)))
+        await until(lambda: not served.server._connections)
+
+
+async def test_an_empty_window_ends_its_call_and_no_other() -> None:
+    operations, stream = streaming([(1, FIRST)], stays_open=True)
+    async with serving(operations=operations) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        peer.send(request(1, STREAM))
+        assert await peer.next(DATA)
+        peer.send(request(3, SEND_MESSAGE) + frame(WINDOW_UPDATE, 0, 1, bytes(4)) + request(5, SEND_MESSAGE))
+        assert await peer.next(RST_STREAM) == Frame(RST_STREAM, 0, 1, PROTOCOL_ERROR)
+        await stream.closed.wait()
+        assert await ends(peer, 5)
+        peer.send(frame(WINDOW_UPDATE, 0, 0, bytes(4)))
+        found = await peer.next(GOAWAY)
+        assert found is not None
+        assert found.payload[4:8] == PROTOCOL_ERROR
 
 
 async def test_a_thousand_cancelled_calls_leave_their_connection() -> None:
@@ -398,15 +500,18 @@ async def test_a_message_in_pieces_larger_than_the_window_arrives() -> None:
     assert sent.message.parts[0].text == text  # type: ignore[attr-defined]  # a SendMessageRequest
 
 
+class Undecided(NoAuthentication):
+    """Never says who a caller is."""
+
+    async def authenticate(self, headers: Any, peer: str) -> Any:
+        await asyncio.Event().wait()
+
+
 async def test_a_caller_that_is_not_admitted_sends_no_more_than_a_window() -> None:
-    operations = Waiting()
-    async with serving(operations=operations) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
-        peer.send(headers(1, "/grpc.health.v1.Health/Watch") + message(1, b"", flags=0))
-        assert await peer.next(DATA)
-        peer.send(frame(DATA, 0, 1, bytes(16384)) * 20)
+    async with serving(auth=Undecided()) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        peer.send(headers(1, SEND_MESSAGE) + frame(DATA, 0, 1, bytes(16384)) * 20)
         found = await peer.next(RST_STREAM, GOAWAY)
         assert found is not None
-        await served.call("GetTask", {"id": "task-1"})
 
 
 async def test_a_connection_that_ends_ends_its_calls() -> None:

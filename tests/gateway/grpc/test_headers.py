@@ -9,6 +9,7 @@ from tests.gateway.grpc.calling import connection_of, path, serving
 from tests.gateway.grpc.raw import (
     ACK,
     DATA,
+    END_STREAM,
     GOAWAY,
     NO_ERROR,
     PING,
@@ -179,9 +180,24 @@ async def test_data_behind_the_end_of_a_call_end_that_call_alone() -> None:
         assert await ends(peer, 3)
 
 
-async def test_messages_behind_the_first_of_a_call_are_left_unread() -> None:
+@pytest.mark.parametrize("apart", [False, True], ids=["at once", "apart"])
+async def test_a_call_with_a_further_message_is_refused(apart: bool) -> None:
     async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
-        peer.send(headers(1, SEND_MESSAGE) + message(1, flags=0) * 50 + message(1))
+        peer.send(headers(1, SEND_MESSAGE) + message(1, flags=0))
+        if apart:
+            peer.send(frame(PING, 0, 0, bytes(8)))
+            assert await peer.next(PING)
+        peer.send(message(1))
+        assert await status(peer, 1) == ("12", "the call has more than one message")
+    assert served.operations.calls == []
+
+
+async def test_a_call_begins_when_its_caller_has_said_all() -> None:
+    async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        peer.send(headers(1, SEND_MESSAGE) + message(1, flags=0) + frame(PING, 0, 0, bytes(8)))
+        assert await peer.next(PING)
+        assert served.operations.calls == []
+        peer.send(frame(DATA, END_STREAM, 1))
         assert (await status(peer, 1))[0] == "0"
 
 

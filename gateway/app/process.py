@@ -1,5 +1,5 @@
 """The process that serves a gateway: start, reload on SIGHUP, drain on SIGTERM or SIGINT. Law: a drain ends streams and refuses
-messages at once; running turns have until the end of the grace."""
+messages at once; running turns have until the end of the grace; whoever still waits for one then hears so."""
 
 import asyncio
 import gc
@@ -95,6 +95,7 @@ async def serve(
                     if grpc is not None:
                         group.create_task(grpc.retire(config.server.shutdown_grace))
                     await _wait_drained(gateway, signals, config.server.shutdown_grace)
+                    gateway.drain.over.set()
                     server.stop()
                     if metrics is not None:
                         metrics.stop()

@@ -6,10 +6,17 @@ Law: a subscriber to the event needs no task of its own; a waiter for the last p
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
-class Drain(asyncio.Event):
-    """Set once, when the process is about to end."""
+class DrainOver(Exception):
+    """The process does not wait for its turns any longer."""
+
+
+class _Told(asyncio.Event):
+    """Set once, and tells so."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,6 +37,31 @@ class Drain(asyncio.Event):
             yield
         finally:
             self._callbacks.discard(callback)
+
+
+class Drain(_Told):
+    """Set once, when the process is about to end. `over` is set when it does not wait for its turns any longer: all of them
+    have ended, or the grace has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.over = _Told()
+
+    async def before_over(self, future: asyncio.Future[T]) -> T:
+        """The result of the future, which is not cancelled with its waiter. Raises: DrainOver."""
+        if future.done():
+            return future.result()
+        waiting = asyncio.timeout(None)
+        try:
+            async with waiting:
+                with self.over.on_set(lambda: waiting.reschedule(0)):
+                    return await asyncio.shield(future)
+        except TimeoutError:
+            if not waiting.expired():
+                raise
+        if future.done():
+            return future.result()
+        raise DrainOver
 
 
 class ActiveCount:

@@ -5,7 +5,7 @@ Source: the description of gRPC over HTTP/2, "Requests" and "Responses".
 
 import asyncio
 from binascii import b2a_base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 from urllib.parse import quote
 
@@ -71,7 +71,8 @@ class Stream(Protocol):
 
 
 class Context:
-    """A call, from its headers on. While it is `busy`, it goes on when its caller leaves."""
+    """A call, from its headers on. While it is `busy`, it goes on when its caller leaves. `carried_out` makes the error of one
+    whose work is done and whose answer its caller does not take; None before, and where the call may be made again."""
 
     def __init__(self, stream: Stream, headers: Headers, largest: int) -> None:
         """`largest` is the number of bytes of the largest message of the caller."""
@@ -90,6 +91,7 @@ class Context:
         self._status = _DONE
         self._ended = False
         self.busy = False
+        self.carried_out: Callable[[], A2AError] | None = None
 
     @property
     def ended(self) -> bool:
@@ -196,8 +198,8 @@ class Context:
         self._cut(_LATE)
 
     def give_up(self, error: A2AError) -> None:
-        """Ends the call with this status, whatever its caller has still to take."""
-        self._cut(status_of(error))
+        """Ends the call with this status, or that of one which is carried out, whatever its caller has still to take."""
+        self._cut(status_of(error if self.carried_out is None else self.carried_out()))
 
     def _cut(self, status: Status) -> None:
         if not self._ended:

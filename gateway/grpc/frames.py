@@ -1,5 +1,5 @@
-"""The frames of a connection before h2 reads them. Law: only the nine bytes in front of a frame are looked at, and the four of a
-window; what a peer may ask for without being told anything has a limit over time, and what is read at once is bounded.
+"""The frames of a connection before h2 reads them. Law: only the nine bytes in front of a frame are looked at, and the four of
+a window; what a peer may ask for without being told anything has a limit over time, and what is read at once is bounded.
 
 h2 takes the announcement of a peer that it will open no more streams (GOAWAY) for the end of the connection, with all calls
 on it (python-hyper/h2 issue 1181); so that frame is taken out, and those of priorities, which mean nothing any more. h2 reads

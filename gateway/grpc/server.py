@@ -99,7 +99,7 @@ class GrpcServer:
                 yield
             finally:
                 service.end()
-                await self.retire(_LAST_SECONDS)
+                await self.retire(0)
 
     async def _serve(self, calls: "_Calls", context: Context) -> None:
         try:
@@ -121,13 +121,14 @@ class GrpcServer:
             self._unconnected.set()
 
     async def retire(self, grace: float) -> None:
-        """Takes no more calls, and lets those that run end within so many seconds; then ends them with a status."""
+        """Takes no more calls, and lets those that run end within so many seconds, and those that wait for a turn say so; then
+        ends them with a status."""
         if self._server is not None:
             self._server.close()
         self._unconnected.clear()
         for connection in tuple(self._connections):
             connection.leave()
-        await self._wait_unconnected(grace)
+        await self._wait_unconnected(grace + _LAST_SECONDS)
         for connection in tuple(self._connections):
             connection.stop(_ENDED)
         await self._wait_unconnected(_LAST_SECONDS)

@@ -7,8 +7,10 @@ Source: A2A 1.0, section 10.
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, cast
 
+from gateway.a2a.model import SendMessageResponse, Task, TaskPushNotificationConfig
 from gateway.a2a.weight import weight
 from gateway.a2a.wire import dialects, v1_0, v1_0_proto
 from gateway.a2a.wire.dialect import Dialect, Method
@@ -16,6 +18,7 @@ from gateway.foundation.clock import Clock
 from gateway.foundation.off_loop import off_loop
 from gateway.grpc.context import CallerGone, Context, receive
 from gateway.grpc.streaming import StreamedCall
+from gateway.grpc.turns import not_given
 from gateway.http.arrival import Arrival
 from gateway.http.pipeline import Outcome, Pipeline
 from gateway.http.request_log import milliseconds
@@ -26,6 +29,11 @@ _DIALECTS = {v1_0.VERSION: v1_0_proto.DIALECT}
 
 _READS = frozenset({"GetTask", "ListTasks", "SubscribeToTask"})
 """The methods that read tasks, and wait for nobody."""
+
+_REPEATED = frozenset({"SendMessage", "SendStreamingMessage", "CreateTaskPushNotificationConfig"})
+"""The methods that would do their work twice when they are called again."""
+
+_CHANGES = _REPEATED | {"CancelTask", "DeleteTaskPushNotificationConfig"}
 
 _FIELDS = 32
 """Times that a message, read field by field, takes longer than so many bytes of JSON: a field may have two bytes."""
@@ -86,6 +94,8 @@ class A2AService:
             return method, dialect.decode(method, v1_0_proto.params(method, payload, pipeline.depth))
 
         async with context.turn(reads=name in _READS) as turn:
+            if name in _REPEATED:
+                turn.check()
             outcome = await self._outcome(
                 context, pipeline.perform(admitted, dialect, read, size=len(payload) * _FIELDS)
             )
@@ -95,6 +105,11 @@ class A2AService:
                 await call.run(active, admitted.parameters.last_event_id(), outcome.on_revocation)
                 return
             result, size = outcome.result, weight(outcome.result)
+            if name in _CHANGES:
+                context.carried_out = partial(not_given, _task_of(result))
+                if turn.overfull:
+                    raise context.carried_out()
+            turn.check()
             with turn.making(size):
                 message = b"" if result is None else await off_loop(size, dialect.encode, result)
             # As large as the message, which may be waited for.
@@ -121,3 +136,12 @@ class A2AService:
                 await outcome.stream.aclose()
             raise CallerGone
         return outcome
+
+
+def _task_of(result: Any) -> str | None:
+    """The id of the task that a result is about."""
+    match result:
+        case Task(id=task) | SendMessageResponse(task=Task(id=task)) | TaskPushNotificationConfig(task_id=task):
+            return task or None
+        case _:
+            return None

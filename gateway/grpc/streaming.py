@@ -8,15 +8,31 @@ A message has no place for the number of its event. The initial metadata give th
 import asyncio
 from functools import partial
 
+import msgspec
+
 from gateway.a2a.errors import Busy, Unauthenticated
 from gateway.grpc.context import Context, Metadata
 from gateway.grpc.messages import portions
-from gateway.grpc.turns import Turn
+from gateway.grpc.turns import Turn, not_given
 from gateway.http.sse import OnRevocation, StreamSettings, Translation, translated
+from gateway.ledger.events import Frame
 from gateway.operations.call import EventStream
 
 _PORTION = 2**16
 """Bytes that are given to a caller at once."""
+
+
+class _Named(msgspec.Struct):
+    id: str
+
+
+class _First(msgspec.Struct):
+    """The first event of a stream, as far as it names its task; None in one that is a bare message."""
+
+    task: _Named | None = None
+
+
+_first = msgspec.json.Decoder(_First)
 
 
 class StreamedCall:
@@ -63,8 +79,8 @@ class StreamedCall:
     async def _pump(self, metadata: Metadata, resumed: int | None) -> None:
         begun = False
         async for batch in self._stream:
-            if not begun:
-                self._turn.check()
+            if not begun and self._turn.overfull:
+                raise not_given(_task_of(batch))
             messages = [message for _, message in await translated(self._event, batch)]
             if messages and not begun:
                 begun = True
@@ -80,3 +96,9 @@ class StreamedCall:
         if self._end is None:
             self._end = end
             self._reading.reschedule(0)
+
+
+def _task_of(batch: list[Frame]) -> str | None:
+    """The id of the task that the first events of a stream are about."""
+    task = _first.decode(batch[0][1]).task
+    return None if task is None else task.id

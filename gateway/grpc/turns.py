@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
-from gateway.a2a.errors import TooManyRequests
+from gateway.a2a.errors import A2AError, TooManyRequests, Unanswered
 
 _READS = 16
 """Calls of one connection that only read, at once, from their begin until their answer is taken."""
@@ -20,7 +20,7 @@ _HELD = 2**24
 """Bytes that a connection may have to take still when a read begins."""
 
 _MOST = 2**26
-"""Beyond which an answer to what does more than reading, which never waits for others to end, is not made."""
+"""Beyond which nothing that does more than reading, which never waits for others to end, is begun or answered."""
 
 _LARGEST_MADE = 2**23
 """What an answer counts at most before its size is known."""
@@ -31,6 +31,16 @@ _ALL_HELD = 2**28
 
 _MADE_AT_ONCE = 32
 """Answers to what only reads, in the whole process, up to the moment at which they count as bytes."""
+
+
+def not_given(task: str | None) -> A2AError:
+    """What a caller is told whose call is carried out, and whose answer it does not take. `task` is the id of the task that the
+    answer is about, None where there is none."""
+    return Unanswered(
+        "The call was carried out, but its answer was not taken on this connection: ask for the task, or send the message "
+        "again under the same Idempotency-Key.",
+        metadata=None if task is None else {"taskId": task},
+    )
 
 
 class Held:
@@ -77,12 +87,10 @@ class Turns:
         self.drop(size)
         self.wake()
 
-    def check(self) -> None:
-        """Raises: TooManyRequests when the peer has too much to take."""
-        if self.held >= (_HELD if self._all.full else _MOST):
-            raise TooManyRequests(
-                "This connection has too many answers to take; ask for the task again.", retry_after=1
-            )
+    @property
+    def overfull(self) -> bool:
+        """Whether the peer has too much to take for one answer more."""
+        return self.held >= (_HELD if self._all.full else _MOST)
 
     async def begin(self) -> None:
         """That of a read."""
@@ -162,8 +170,7 @@ class Turn:
 
     @contextmanager
     def making(self, size: int) -> Iterator[None]:
-        """While the block makes an answer of about so many bytes. Raises: TooManyRequests."""
-        self.check()
+        """While the block makes an answer of about so many bytes."""
         size = min(size, _LARGEST_MADE)
         self._turns.hold(size)
         try:
@@ -172,10 +179,15 @@ class Turn:
             # The answer itself counts from its first byte on: between the two nothing else begins.
             self._turns.drop(size)
 
+    @property
+    def overfull(self) -> bool:
+        """Whether no answer may be made. A read has waited until one may."""
+        return not self._reads and self._turns.overfull
+
     def check(self) -> None:
-        """Whether an answer may be made. Raises: TooManyRequests."""
-        if not self._reads:
-            self._turns.check()
+        """Before anything is done that has an answer. Raises: TooManyRequests."""
+        if self.overfull:
+            raise TooManyRequests("This connection has too many answers to take; try again.", retry_after=1)
 
     def made(self) -> None:
         """The answer, or its begin, is made. May be said more than once."""

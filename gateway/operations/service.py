@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from gateway.a2a import model
 from gateway.a2a.draft_1_1 import LongPollRequest
 from gateway.a2a.errors import (
+    A2AError,
     Busy,
     ExtendedAgentCardNotConfigured,
     PushNotificationNotSupported,
@@ -21,7 +22,7 @@ from gateway.engine.fanout import Fanout, Subscription, TaskStream, large_task_f
 from gateway.engine.other_processes import LogTailStream, cancel_in_processes
 from gateway.engine.turn_run import TurnRun
 from gateway.foundation.clock import Clock, milliseconds
-from gateway.foundation.shutdown import Drain
+from gateway.foundation.shutdown import Drain, DrainOver
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import PageLimits, TaskFilter, TaskRecord
@@ -45,6 +46,7 @@ _NOT_WAITED_FOR = (
     "The message was accepted, but its answer is not waited for here any more; sent again under the same "
     "Idempotency-Key, it gets the answer."
 )
+_DRAINING = "The gateway is shutting down; try again."
 
 
 class Operations:
@@ -98,7 +100,10 @@ class Operations:
         if begun:
             return model.SendMessageResponse(task=begun[0])
         if run is not None and waits:
-            await run.ended()
+            try:
+                await self._drain.before_over(run.done)
+            except DrainOver:
+                raise _unanswered(task_id) from None
             if run.live.status.state in TERMINAL | INTERRUPTED:
                 return model.SendMessageResponse(task=_snapshot(call, run, history))
         try:
@@ -107,7 +112,7 @@ class Operations:
             if isinstance(accepted, Replay):
                 raise
             # Whoever hears that the storage is away may take the message for refused.
-            raise Unanswered(_NOT_WAITED_FOR) from error
+            raise _unanswered(task_id) from error
 
     async def _accept(
         self, call: OperationCall, request: model.SendMessageRequest, on_stored: OnStored | None = None
@@ -129,7 +134,9 @@ class Operations:
                     raise
                 self._behind[run.live.id] += 1
                 try:
-                    await run.ended()
+                    await self._drain.before_over(run.done)
+                except DrainOver:
+                    raise Busy(_DRAINING, retry_after=1) from None
                 finally:
                     self._behind -= Counter({run.live.id: 1})
                 ended = run
@@ -138,7 +145,7 @@ class Operations:
         self, call: OperationCall, request: model.SendMessageRequest, on_stored: OnStored | None
     ) -> TurnRun | Replay:
         if self._drain.is_set():
-            raise Busy("The gateway is shutting down; try again.", retry_after=1)
+            raise Busy(_DRAINING, retry_after=1)
         config = request.configuration.task_push_notification_config if request.configuration else None
         with self._runner.in_flight.now:
             push = None if config is None else await self._configs(call).draft(call, config, request.message)
@@ -191,7 +198,10 @@ class Operations:
         process is waited for until that is decided, `for_end`: until it has ended. Raises: Unanswered when this process stops
         to follow a turn of which that is not decided."""
         if run is not None:
-            reply = await run.reply()
+            try:
+                reply = await self._drain.before_over(run.response)
+            except DrainOver:
+                raise _unanswered() from None
             if reply is not None or run.public:
                 return reply
         else:
@@ -200,7 +210,7 @@ class Operations:
                 return None
             if record.state in TERMINAL:
                 return record.status_message
-        raise Unanswered(_NOT_WAITED_FOR)
+        raise _unanswered()
 
     async def _wait_remote(self, call: OperationCall, task_id: str, *, for_end: bool) -> TaskRecord | None:
         """The task of a turn of another process, when the turn has ended, without `for_end` already when its caller may know
@@ -223,7 +233,7 @@ class Operations:
         finally:
             await stream.aclose()
         if for_end and self._drain.is_set() and not stream.ended:
-            raise Unanswered(_NOT_WAITED_FOR)
+            raise _unanswered(task_id if record.visible else None)
         return await self._ledger.task(call.caller, call.agent.name, task_id)
 
     # --- tasks
@@ -261,7 +271,10 @@ class Operations:
             if run is not None:
                 ours = True
                 self._runner.request_cancel(run)
-                await run.ended()
+                try:
+                    await self._drain.before_over(run.done)
+                except DrainOver:
+                    break
                 if run.live.status.state is model.TaskState.CANCELED:
                     return _snapshot(call, run)
             record = await self._reader.record(call, request.id)
@@ -391,3 +404,8 @@ class Operations:
 def _snapshot(call: OperationCall, run: TurnRun, history_length: int | None = None) -> model.Task:
     """The task of the turn as it is now, for the caller."""
     return call.shown(run.live.snapshot(history_length=history_length), run.live.journal.number)
+
+
+def _unanswered(task_id: str | None = None) -> A2AError:
+    """`task_id` is that of the task which the message has, where its caller may know it."""
+    return Unanswered(_NOT_WAITED_FOR, metadata=None if task_id is None else {"taskId": task_id})

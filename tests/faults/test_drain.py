@@ -1,16 +1,23 @@
 """SIGTERM and SIGINT: the gateway accepts no more messages, lets its turns end, and exits cleanly."""
 
+import asyncio
+import re
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import grpc
 import httpx2
 import pytest
+from a2a.types import a2a_pb2
+from google.protobuf.json_format import ParseDict  # type: ignore[import-untyped]
 
+from gateway.grpc.status import details_of
 from gateway.ledger.calls import RESTARTED
-from tests.a2a_client import A2A, COMPLETED, a2a_http, failed, streamed_text, text_of, user_message, why
+from tests.a2a_client import A2A, COMPLETED, Refused, a2a_http, failed, streamed_text, text_of, user_message, why
 from tests.faults.paused_agents import AGENTS, PausedAgents, paused_agents
 from tests.running import StartChild, child_gateways
 
@@ -27,7 +34,7 @@ class Process:
 async def process(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[Process]:
     """Gateways on one database; a parameter is the grace of their shutdown."""
     grace = getattr(request, "param", "30s")
-    settings = f"server: {{port: 0, shutdown_grace: {grace}}}"
+    settings = f"server: {{port: 0, shutdown_grace: {grace}, grpc: {{port: 0}}}}"
     async with AsyncExitStack() as stack:
         held = await stack.enter_async_context(paused_agents(tmp_path))
         yield Process(held, await stack.enter_async_context(child_gateways(held.agents, tmp_path, settings=settings)))
@@ -120,6 +127,62 @@ async def test_a_second_signal_means_now(process: Process) -> None:
 @pytest.mark.parametrize("process", ["200ms"], indirect=True)
 async def test_a_turn_that_outlasts_the_grace_is_left_to_the_next_process(process: Process) -> None:
     await _left_unfinished(process, signals=1)
+
+
+async def _by_rpc(http: httpx2.AsyncClient, text: str, context: str) -> dict[str, Any]:
+    """The ErrorInfo of the refusal."""
+    with pytest.raises(Refused) as caught:
+        await A2A(http, "function").send(text, context)
+    found: dict[str, Any] = caught.value.error["data"][0]
+    return found
+
+
+async def _by_rest(http: httpx2.AsyncClient, text: str, context: str) -> dict[str, Any]:
+    answer = await http.post("/a2a/function/message:send", json={"message": user_message(text, context)})
+    assert answer.status_code == 500
+    found: dict[str, Any] = answer.json()["error"]["details"][0]
+    return found
+
+
+async def _by_grpc(http: httpx2.AsyncClient, text: str, context: str) -> dict[str, Any]:
+    card = (await http.get("/a2a/function/.well-known/agent-card.json")).json()
+    [at] = [each for each in card["supportedInterfaces"] if each["protocolBinding"] == "GRPC"]
+    request = ParseDict({"tenant": at["tenant"], "message": user_message(text, context)}, a2a_pb2.SendMessageRequest())
+    async with grpc.aio.insecure_channel(at["url"]) as channel:
+        method = channel.unary_unary("/lf.a2a.v1.A2AService/SendMessage")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await method(request.SerializeToString(), metadata=(("a2a-version", "1.0"),))
+    assert caught.value.code() is grpc.StatusCode.INTERNAL
+    [found] = details_of(tuple(caught.value.trailing_metadata() or ()))
+    return found
+
+
+@pytest.mark.parametrize("process", ["1s"], indirect=True)
+async def test_callers_that_wait_when_the_grace_is_over_hear_that_their_messages_were_accepted(
+    process: Process,
+) -> None:
+    child = await process.start()
+    async with a2a_http(child.url) as http, asyncio.TaskGroup() as group:
+        caller, bindings = A2A(http, "function"), {"rpc": _by_rpc, "rest": _by_rest, "grpc": _by_grpc}
+        waiting = []
+        for name, send in bindings.items():
+            text = f"silent {name}"
+            waiting.append(group.create_task(send(http, text, name)))
+            await process.held.arrived[text].wait()
+            waiting.append(group.create_task(send(http, "queued", name)))
+            async with asyncio.timeout(20):
+                while len(await caller.tasks(name)) < 2:
+                    pass
+        stored = [task["id"] for name in bindings for task in reversed(await caller.tasks(name))]
+        child.signal(signal.SIGTERM)
+        told = [await each for each in waiting]
+        assert await child.ended() == 0
+    assert [(info["reason"], info["metadata"]) for info in told] == [
+        ("UNANSWERED", {"taskId": task}) for task in stored
+    ]
+    assert b"Traceback" not in child.output
+    statuses = re.findall(rb'"operation":"SendMessage","status":(\d+)', child.output)
+    assert sorted(statuses) == [b"200", b"200", b"500", b"500", b"500", b"500"]
 
 
 @pytest.mark.parametrize("process", ["200ms"], indirect=True)

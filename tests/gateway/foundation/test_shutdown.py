@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.foundation.shutdown import Drain, InFlight
+from gateway.foundation.shutdown import Drain, DrainOver, InFlight
 from tests.support.core import soon
 
 
@@ -44,6 +44,45 @@ def test_a_callback_that_ends_another_block_does_not_disturb_the_others() -> Non
         leaving.__enter__()
         drain.set()
     assert sorted(told) == ["leaves", "stays"]
+
+
+async def test_what_is_waited_for_is_given_up_when_the_drain_is_over() -> None:
+    drain, slow = Drain(), asyncio.get_running_loop().create_future()
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(_given_up(drain, slow))
+        await asyncio.sleep(0)
+        drain.set()
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        drain.over.set()
+        await soon(waiting)
+        await soon(_given_up(drain, slow))
+    assert not slow.cancelled()
+
+
+async def _given_up(drain: Drain, future: asyncio.Future[str]) -> None:
+    with pytest.raises(DrainOver):
+        await drain.before_over(future)
+
+
+async def test_what_is_there_when_the_drain_is_over_is_given() -> None:
+    drain, future = Drain(), asyncio.get_running_loop().create_future()
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(drain.before_over(future))
+        await asyncio.sleep(0)
+        drain.over.set()
+        future.set_result("done")
+    assert waiting.result() == await drain.before_over(future) == "done"
+
+
+async def test_a_waiter_that_leaves_does_not_cancel_what_others_wait_for() -> None:
+    drain, future = Drain(), asyncio.get_running_loop().create_future()
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(drain.before_over(future))
+        await asyncio.sleep(0)
+        waiting.cancel()
+    assert waiting.cancelled()
+    assert not future.cancelled()
 
 
 async def test_without_work_nothing_waits() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import weakref
+from base64 import b64decode
 from typing import Any
 
 import grpc
@@ -11,13 +12,15 @@ import pytest
 from gateway.a2a.model import Artifact, Part, Task
 from gateway.config.gateway import LimitsConfig
 from gateway.grpc import turns
-from tests.gateway.grpc.calling import connection_of, path, refused, serving
+from gateway.grpc.status import details_of
+from tests.gateway.grpc.calling import Served, connection_of, path, refused, serving
 from tests.gateway.grpc.raw import (
     CANCEL,
     DATA,
     END_STREAM,
     GOAWAY,
     HEADERS,
+    HELLO,
     RST_STREAM,
     Peer,
     frame,
@@ -37,6 +40,8 @@ GET_TASK, SEND_MESSAGE, STREAM, SUBSCRIBE = map(
 )
 ASKED = b"\x12\x06task-1"
 """A GetTaskRequest, or a SubscribeToTaskRequest."""
+CONFIG = b"\x1a\x06task-1\x22\x12https://example.com"
+"""A TaskPushNotificationConfig."""
 ENDED = ("14", "The gateway is shutting down; ask again.")
 
 
@@ -168,24 +173,95 @@ async def test_nothing_is_read_for_a_peer_that_has_much_to_take_and_all_else_beg
         await until(lambda: len(operations.calls) == 4)
 
 
+class Begun(Waiting):
+    """SendMessage and SendStreamingMessage that wait for `go`."""
+
+    async def send_streaming_message(self, call: Any, request: Any) -> ScriptedStream:
+        self.begun.set()
+        await self.go.wait()
+        return await super().send_streaming_message(call, request)
+
+
+async def _held(served: Served, peer: Peer, operations: ScriptedOperations) -> None:
+    """Has the peer a large answer to take."""
+    peer.send(asked(3))
+    operations.answers["get_task"] = large(2**16).answers["get_task"]
+    await until(lambda: connection_of(served).turns.held > 2**16)
+
+
 @pytest.mark.parametrize("method", [SEND_MESSAGE, STREAM])
-async def test_answers_of_what_was_begun_before_are_made_up_to_a_bound(
+async def test_a_message_that_was_accepted_is_not_refused_where_its_answer_is_one_too_many(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a thousand repeats of a message, each of which has the same large answer."""
     monkeypatch.setattr(turns, "_MOST", 2**16)
-    operations = Waiting()
-    operations.answers["send_streaming_message"] = ScriptedStream([(1, FIRST)])
+    operations = Begun()
+    operations.answers["send_streaming_message"] = stream = ScriptedStream([(1, FIRST)])
     async with serving(operations=operations) as served, raw_peer(served.port, window=0) as peer, asyncio.timeout(20):
-        peer.send(request(1, SEND_MESSAGE))
+        peer.send(request(1, method))
         await operations.begun.wait()
-        peer.send(asked(3))
-        operations.answers["get_task"] = large(2**16).answers["get_task"]
-        await until(lambda: connection_of(served).turns.held > 2**16)
+        await _held(served, peer, operations)
         operations.go.set()
-        assert (await status(peer, 1))[0] == "8"
-        peer.send(request(5, method))
-        assert (await status(peer, 5))[0] == "8"
+        assert await _unanswered(peer, 1) == "task-1"
+        assert method == SEND_MESSAGE or stream.closed.is_set()
+
+
+@pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "CreateTaskPushNotificationConfig"])
+async def test_nothing_is_begun_twice_for_a_peer_that_has_far_too_much_to_take(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "_MOST", 2**16)
+    operations = ScriptedOperations()
+    async with serving(operations=operations) as served, raw_peer(served.port, window=0) as peer, asyncio.timeout(20):
+        await _held(served, peer, operations)
+        peer.send(headers(5, path(method)) + message(5, CONFIG if method.startswith("Create") else HELLO))
+        assert await status(peer, 5) == ("8", "This connection has too many answers to take; try again.")
+        assert [name for name, *_ in operations.calls] == ["get_task"]
+        assert {each["@type"].rpartition(".")[2] for each in _details(peer)} == {"ErrorInfo", "RetryInfo"}
+
+
+async def test_a_cancellation_is_carried_out_for_a_peer_that_has_far_too_much_to_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "_MOST", 2**16)
+    operations = ScriptedOperations()
+    async with serving(operations=operations) as served, raw_peer(served.port, window=0) as peer, asyncio.timeout(20):
+        await _held(served, peer, operations)
+        peer.send(headers(5, path("CancelTask")) + message(5, ASKED))
+        assert await _unanswered(peer, 5) == "task-1"
+        assert [name for name, *_ in operations.calls] == ["get_task", "cancel_task"]
+
+
+async def test_a_message_whose_answer_is_not_taken_is_not_refused() -> None:
+    limits = LimitsConfig.model_construct(stream_blocked=0.2)
+    async with serving(limits=limits) as served, raw_peer(served.port, window=0) as peer, asyncio.timeout(20):
+        peer.send(request(1, SEND_MESSAGE))
+        assert await _unanswered(peer, 1) == "task-1"
+
+
+async def test_a_message_whose_answer_is_not_taken_at_the_end_of_the_server_is_not_refused() -> None:
+    async with serving() as served, raw_peer(served.port, window=0) as peer, asyncio.timeout(20):
+        peer.send(request(1, SEND_MESSAGE))
+        assert await peer.next(HEADERS)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(served.server.retire(0))
+            assert await _unanswered(peer, 1) == "task-1"
+
+
+def _details(peer: Peer) -> list[dict[str, Any]]:
+    """Those of the status that came last."""
+    packed = peer.headers["grpc-status-details-bin"]
+    return details_of([("grpc-status-details-bin", b64decode(packed + "==="))])
+
+
+async def _unanswered(peer: Peer, stream: int) -> str:
+    """The task that is named by a call which is carried out and gets no answer."""
+    code, text = await status(peer, stream)
+    [info] = _details(peer)
+    assert (code, info["reason"]) == ("13", "UNANSWERED")
+    assert text.startswith("The call was carried out, but its answer was not taken")
+    found: str = info["metadata"]["taskId"]
+    return found
 
 
 async def test_a_call_that_waits_for_its_turn_ends_with_its_deadline_and_with_its_caller() -> None:

@@ -22,7 +22,8 @@ from tests.gateway.grpc.raw import (
 
 BURST = 5000
 FRAMES = st.lists(
-    st.tuples(st.integers(0, 12), st.binary(max_size=20)).filter(lambda each: each != (WINDOW_UPDATE, bytes(4))), max_size=10
+    st.tuples(st.integers(0, 12), st.binary(max_size=20)).filter(lambda each: each != (WINDOW_UPDATE, bytes(4))),
+    max_size=10,
 )
 
 

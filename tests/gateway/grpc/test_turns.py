@@ -138,16 +138,18 @@ async def test_a_turn_that_is_over_early_is_over_once(monkeypatch: pytest.Monkey
         assert calls.begun == ["a"]
 
 
-async def test_an_answer_that_nothing_waits_for_is_not_made_when_there_is_far_too_much_to_take() -> None:
+async def test_what_waits_for_nothing_is_neither_begun_nor_answered_when_there_is_far_too_much_to_take() -> None:
     async with calling() as calls, calls.turns.turn(reads=False) as works, calls.turns.turn(reads=True) as reads:
         calls.turns.hold(56 * MIB)
+        works.check()
         with works.making(2**30):
             assert calls.turns.held == 64 * MIB
-            with pytest.raises(TooManyRequests), works.making(1):
-                pass
-            with reads.making(1):
-                pass
+            assert (works.overfull, reads.overfull) == (True, False)
+            with pytest.raises(TooManyRequests):
+                works.check()
+            reads.check()
         assert calls.turns.held == 56 * MIB
+        assert not works.overfull
 
 
 async def test_no_more_answers_are_made_at_once_than_the_process_bears(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,7 @@ from tests.support.core import (
     soon,
     states,
     streamed,
+    until,
 )
 from tests.support.scripted import G, Pause, Script, ScriptedAdapter, says
 from tests.support.scripted_tools import ScriptedTools
@@ -166,6 +167,29 @@ async def test_a_gateway_that_is_about_to_stop_takes_no_message_and_still_reads(
     with pytest.raises(Busy):
         await core.stream("more")
     assert await core.get(task.id) == task
+
+
+async def test_callers_of_turns_that_outlast_the_drain_hear_that_their_messages_were_accepted(core: Core) -> None:
+    pause = Pause()
+    core.agent(ScriptedAdapter(G, [pause, *says("a")], says("b")))
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(_unanswered(core))
+        await soon(pause.reached.wait())
+        queued = group.create_task(_unanswered(core))
+        await until(lambda: len(core.drain.over._callbacks) == 2)
+        core.drain.set()
+        core.drain.over.set()
+        named = [await soon(running), await soon(queued)]
+    assert named == [task.id for task in reversed((await core.list()).tasks)]
+    pause.go.set()
+    await soon(core.runner.idle())
+
+
+async def _unanswered(core: Core) -> str:
+    """The task that is named."""
+    with pytest.raises(Unanswered, match="The message was accepted") as caught:
+        await core.send("hi", context="c")
+    return caught.value.metadata["taskId"]
 
 
 async def test_a_caller_that_disconnects_stops_nothing_and_disturbs_no_other(core: Core) -> None:

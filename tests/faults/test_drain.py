@@ -149,7 +149,7 @@ async def _by_grpc(http: httpx2.AsyncClient, text: str, context: str) -> dict[st
     [at] = [each for each in card["supportedInterfaces"] if each["protocolBinding"] == "GRPC"]
     request = ParseDict({"tenant": at["tenant"], "message": user_message(text, context)}, a2a_pb2.SendMessageRequest())
     async with grpc.aio.insecure_channel(at["url"]) as channel:
-        method = channel.unary_unary("/lf.a2a.v1.A2AService/SendMessage")
+        method: Any = channel.unary_unary("/lf.a2a.v1.A2AService/SendMessage")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await method(request.SerializeToString(), metadata=(("a2a-version", "1.0"),))
     assert caught.value.code() is grpc.StatusCode.INTERNAL
@@ -181,7 +181,7 @@ async def test_callers_that_wait_when_the_grace_is_over_hear_that_their_messages
         ("UNANSWERED", {"taskId": task}) for task in stored
     ]
     assert b"Traceback" not in child.output
-    statuses = re.findall(rb'"operation":"SendMessage","status":(\d+)', child.output)
+    statuses = re.findall(rb'"operation":"SendMessage","error":"UNANSWERED","status":(\d+)', child.output)
     assert sorted(statuses) == [b"200", b"200", b"500", b"500", b"500", b"500"]
 
 

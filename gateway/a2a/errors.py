@@ -82,8 +82,9 @@ MethodNotAllowed = _row("MethodNotAllowed", -32600, "UNIMPLEMENTED", 405)
 Busy = _row("Busy", -32603, "UNAVAILABLE", 503)
 """Nothing was stored; the same request may succeed after `retry_after` seconds."""
 Unanswered = _row("Unanswered", -32603, "INTERNAL", 500)
-"""The message was accepted, and its answer is not waited for any more; there may be no task that could be named. The same
-request gets the answer under the same idempotency key, and is another message without one."""
+"""The message was accepted, and its answer is not waited for or not taken any more; `taskId` in the metadata names its task,
+where there is one that the caller may know. The same request gets the answer under the same idempotency key, and is another
+message without one."""
 TooManyRequests = _row("TooManyRequests", -32603, "RESOURCE_EXHAUSTED", 429)
 """The caller is over a limit. Nothing was done; the same request may succeed after `retry_after` seconds."""
 

@@ -185,10 +185,6 @@ class TurnRun:
         """The turn makes a task that its caller may know of."""
         return self.response.done() and not self.left and self.response.result() is None
 
-    async def reply(self) -> Message | None:
-        """The bare message that is the answer; None when there is a task, or when the turn has left."""
-        return await asyncio.shield(self.response)
-
     async def ended(self) -> None:
         """Returns when the turn has ended. A cancelled waiter does not cancel the turn."""
         await asyncio.shield(self.done)

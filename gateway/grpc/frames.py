@@ -192,6 +192,7 @@ class Frames:
         elif kind == _RST_STREAM:
             self._resets.spend(1)
         elif kind == _SETTINGS:
+            self._work += _FRAME * _SETTINGS_COST
             self._empty.spend(_SETTINGS_COST)
         elif kind != _DATA or size < _SMALL:
             self._empty.spend(1)

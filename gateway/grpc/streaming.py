@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from gateway.a2a.errors import Busy, Unauthenticated
+from gateway.a2a.errors import A2AError, Busy, Unauthenticated
 from gateway.grpc.context import Context, Metadata
 from gateway.grpc.messages import portions
 from gateway.grpc.turns import Turn, not_given
@@ -79,8 +79,11 @@ class StreamedCall:
     async def _pump(self, metadata: Metadata, resumed: int | None) -> None:
         begun = False
         async for batch in self._stream:
-            if not begun and self._turn.overfull:
-                raise not_given(_task_of(batch))
+            if not begun and not self._turn.reads:
+                # Until its caller has taken the task.
+                self._context.carried_out = partial(_not_given, batch)
+                if self._turn.overfull:
+                    raise _not_given(batch)
             messages = [message for _, message in await translated(self._event, batch)]
             if messages and not begun:
                 begun = True
@@ -90,6 +93,7 @@ class StreamedCall:
             self._turn.made()
             for portion in portions(messages, _PORTION):
                 await self._context.write(portion, self._settings.send_timeout)
+                self._context.carried_out = None
                 self._turn.end()
 
     def _stop(self, end: Exception) -> None:
@@ -98,7 +102,7 @@ class StreamedCall:
             self._reading.reschedule(0)
 
 
-def _task_of(batch: list[Frame]) -> str | None:
-    """The id of the task that the first events of a stream are about."""
+def _not_given(batch: list[Frame]) -> A2AError:
+    """Of the first events of a stream."""
     task = _first.decode(batch[0][1]).task
-    return None if task is None else task.id
+    return not_given(None if task is None else task.id)

@@ -148,17 +148,17 @@ class Turns:
 
 
 class Turn:
-    """Of one call. `async with` waits for it."""
+    """Of one call, which only `reads` or does more. `async with` waits for it."""
 
-    __slots__ = ("_begun", "_making", "_reads", "_turns")
+    __slots__ = ("_begun", "_making", "_turns", "reads")
 
     def __init__(self, turns: Turns, reads: bool) -> None:
         self._turns = turns
-        self._reads = reads
+        self.reads = reads
         self._begun = self._making = False
 
     async def __aenter__(self) -> Self:
-        if self._reads:
+        if self.reads:
             await self._turns.begin()
             self._begun = self._making = True
         return self
@@ -182,7 +182,7 @@ class Turn:
     @property
     def overfull(self) -> bool:
         """Whether no answer may be made. A read has waited until one may."""
-        return not self._reads and self._turns.overfull
+        return not self.reads and self._turns.overfull
 
     def check(self) -> None:
         """Before anything is done that has an answer. Raises: TooManyRequests."""

@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from gateway.a2a.model import Artifact, Part, Task
+from gateway.a2a.wire import v1_0_proto
 from gateway.config.gateway import LimitsConfig
 from gateway.grpc import turns
 from gateway.grpc.status import details_of
@@ -30,7 +31,7 @@ from tests.gateway.grpc.raw import (
     request,
     status,
 )
-from tests.gateway.grpc.test_service import FIRST, Waiting, streaming
+from tests.gateway.grpc.test_service import FIRST, SECOND, Waiting, streaming
 from tests.interaction.harness import SEND
 from tests.interaction.scripted import TASK, ScriptedOperations, ScriptedStream
 from tests.support.core import until
@@ -232,11 +233,29 @@ async def test_a_cancellation_is_carried_out_for_a_peer_that_has_far_too_much_to
         assert [name for name, *_ in operations.calls] == ["get_task", "cancel_task"]
 
 
-async def test_a_message_whose_answer_is_not_taken_is_not_refused() -> None:
+@pytest.mark.parametrize("method", [SEND_MESSAGE, STREAM])
+async def test_a_message_whose_answer_is_not_taken_is_not_refused(method: str) -> None:
     limits = LimitsConfig.model_construct(stream_blocked=0.2)
-    async with serving(limits=limits) as served, raw_peer(served.port, window=0) as peer, asyncio.timeout(20):
-        peer.send(request(1, SEND_MESSAGE))
+    operations, _ = streaming([(1, FIRST)], stays_open=True)
+    async with (
+        serving(operations=operations, limits=limits) as served,
+        raw_peer(served.port, window=0) as peer,
+        asyncio.timeout(20),
+    ):
+        peer.send(request(1, method))
         assert await _unanswered(peer, 1) == "task-1"
+
+
+async def test_a_stream_whose_task_was_taken_is_ended_as_one_that_can_be_resumed() -> None:
+    limits = LimitsConfig.model_construct(stream_blocked=0.2)
+    operations, _ = streaming([(1, FIRST)], [(2, SECOND)], stays_open=True)
+    async with (
+        serving(operations=operations, limits=limits) as served,
+        raw_peer(served.port, window=5 + len(v1_0_proto.event(1, FIRST))) as peer,
+        asyncio.timeout(20),
+    ):
+        peer.send(request(1, STREAM))
+        assert await status(peer, 1) == ("14", "The answer was not taken in time.")
 
 
 async def test_a_message_whose_answer_is_not_taken_at_the_end_of_the_server_is_not_refused() -> None:

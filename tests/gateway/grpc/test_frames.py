@@ -168,8 +168,9 @@ def test_a_frame_that_is_too_large_is_not_waited_for() -> None:
         (frame(HEADERS, END_HEADERS, 1, bytes(900)), 5),
         (frame(HEADERS, 0, 1, bytes(400)) + frame(CONTINUATION, END_HEADERS, 1, bytes(400)), 5),
         (frame(HEADERS, END_HEADERS, 1, bytes(2**14)), 1),
+        (frame(SETTINGS, 0, 0), 5),
     ],
-    ids=["short", "long", "in two", "longest"],
+    ids=["short", "long", "in two", "longest", "settings"],
 )
 def test_what_is_read_at_once_is_bounded_by_frames_and_by_the_bytes_of_headers(sent: bytes, calls: int) -> None:
     found = frames()

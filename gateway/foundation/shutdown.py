@@ -6,6 +6,7 @@ Law: a subscriber to the event needs no task of its own; a waiter for the last p
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -47,21 +48,26 @@ class Drain(_Told):
         super().__init__()
         self.over = _Told()
 
+    # Neither `asyncio.timeout` nor `asyncio.shield`: each message that waits for its answer waits here.
     async def before_over(self, future: asyncio.Future[T]) -> T:
         """The result of the future, which is not cancelled with its waiter. Raises: DrainOver."""
-        if future.done():
-            return future.result()
-        waiting = asyncio.timeout(None)
-        try:
-            async with waiting:
-                with self.over.on_set(lambda: waiting.reschedule(0)):
-                    return await asyncio.shield(future)
-        except TimeoutError:
-            if not waiting.expired():
-                raise
+        if not future.done():
+            waiting = asyncio.get_running_loop().create_future()
+            wake = partial(_wake, waiting)
+            future.add_done_callback(wake)
+            try:
+                with self.over.on_set(wake):
+                    await waiting
+            finally:
+                future.remove_done_callback(wake)
         if future.done():
             return future.result()
         raise DrainOver
+
+
+def _wake(waiting: asyncio.Future[None], *_: object) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 class ActiveCount:

@@ -52,8 +52,8 @@ def no_call(headers: dict[bytes, bytes]) -> bytes | None:
     """The status of HTTP for a request that is no call of gRPC."""
     if headers.get(b":method") != b"POST":
         return b"405"
-    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    return None if kind in _TYPES else b"415"
+    kind = headers.get(b"content-type", b"")
+    return None if kind in _TYPES or kind.partition(b";")[0].strip().lower() in _TYPES else b"415"
 
 
 def fault(headers: Headers) -> A2AError | None:

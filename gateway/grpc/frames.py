@@ -15,7 +15,7 @@ from h2.errors import ErrorCodes
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HEAD, _WINDOW = 9, 4
-_NUMBER = 0x7FFFFFFF
+_NUMBER, _OF_CONNECTION = 0x7FFFFFFF, bytes(4)
 _DATA, _HEADERS, _PRIORITY, _RST_STREAM, _SETTINGS, _GOAWAY, _WINDOW_UPDATE, _CONTINUATION = 0, 1, 2, 3, 4, 7, 8, 9
 
 _LARGEST = 2**14
@@ -141,19 +141,21 @@ class Frames:
                 self.rest = data[at:]
                 break
             until = at + self._needed - len(self._head)
-            self._head += data[at:until]
+            head = self._head + data[at:until] if self._head else data[at:until]
             at = until
-            if len(self._head) < self._needed:
+            if at > end:
+                self._head = head
                 break
             if self._needed == _HEAD:
-                self._begin(self._head)
+                self._begin(head)
                 if self._needed > _HEAD:
+                    self._head = head
                     continue
             else:
-                self._widen(self._head)
+                self._widen(head)
+                self._head, self._needed = b"", _HEAD
             if not self._dropping:
-                kept.append(self._head)
-            self._head, self._needed = b"", _HEAD
+                kept.append(head)
         return b"".join(kept)
 
     def _begun(self, data: bytes) -> int:
@@ -168,13 +170,12 @@ class Frames:
 
     def _begin(self, head: bytes) -> None:
         """Raises: Violation."""
-        size, kind = int.from_bytes(head[:3]), head[3]
+        size, kind, self._head = int.from_bytes(head[:3]), head[3], b""
         if size > _LARGEST:
             raise Violation("a frame that is too large", ErrorCodes.FRAME_SIZE_ERROR)
         self._work += _FRAME
         self._left = size
         self._dropping = kind in (_GOAWAY, _PRIORITY)
-        self.leaving = self.leaving or kind == _GOAWAY
         if kind == _HEADERS:
             self._work += size
             self._block = size
@@ -196,12 +197,14 @@ class Frames:
             self._empty.spend(_SETTINGS_COST)
         elif kind != _DATA or size < _SMALL:
             self._empty.spend(1)
-            if kind == _WINDOW_UPDATE and size == _WINDOW and _stream(head):
+            if kind == _GOAWAY:
+                self.leaving = True
+            elif kind == _WINDOW_UPDATE and size == _WINDOW and head[5:] != _OF_CONNECTION:
                 self._left, self._needed = 0, _HEAD + _WINDOW
 
     def _widen(self, frame: bytes) -> None:
         """The window of a stream. Raises: Violation."""
-        if int.from_bytes(frame[_HEAD:]) & _NUMBER:
+        if int.from_bytes(frame[_HEAD:]) & _NUMBER or not _stream(frame):
             return
         self.empty_window = _stream(frame)
         if self.empty_window > self._latest:

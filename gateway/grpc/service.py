@@ -18,7 +18,7 @@ from gateway.foundation.clock import Clock
 from gateway.foundation.off_loop import off_loop
 from gateway.grpc.context import CallerGone, Context, receive
 from gateway.grpc.streaming import StreamedCall
-from gateway.grpc.turns import not_given
+from gateway.grpc.turns import not_given, too_many
 from gateway.http.arrival import Arrival
 from gateway.http.pipeline import Outcome, Pipeline
 from gateway.http.request_log import milliseconds
@@ -107,9 +107,8 @@ class A2AService:
             result, size = outcome.result, weight(outcome.result)
             if name in _CHANGES:
                 context.carried_out = partial(not_given, _task_of(result))
-                if turn.overfull:
-                    raise context.carried_out()
-            turn.check()
+            if turn.overfull:
+                raise too_many() if context.carried_out is None else context.carried_out()
             with turn.making(size):
                 message = b"" if result is None else await off_loop(size, dialect.encode, result)
             # As large as the message, which may be waited for.

@@ -33,6 +33,11 @@ _MADE_AT_ONCE = 32
 """Answers to what only reads, in the whole process, up to the moment at which they count as bytes."""
 
 
+def too_many() -> A2AError:
+    """What a caller is told when nothing is done for its call."""
+    return TooManyRequests("This connection has too many answers to take; try again.", retry_after=1)
+
+
 def not_given(task: str | None) -> A2AError:
     """What a caller is told whose call is carried out, and whose answer it does not take. `task` is the id of the task that the
     answer is about, None where there is none."""
@@ -90,7 +95,7 @@ class Turns:
     @property
     def overfull(self) -> bool:
         """Whether the peer has too much to take for one answer more."""
-        return self.held >= (_HELD if self._all.full else _MOST)
+        return self.held >= _HELD and (self.held >= _MOST or self._all.full)
 
     async def begin(self) -> None:
         """That of a read."""
@@ -187,7 +192,7 @@ class Turn:
     def check(self) -> None:
         """Before anything is done that has an answer. Raises: TooManyRequests."""
         if self.overfull:
-            raise TooManyRequests("This connection has too many answers to take; try again.", retry_after=1)
+            raise too_many()
 
     def made(self) -> None:
         """The answer, or its begin, is made. May be said more than once."""

@@ -95,7 +95,7 @@ class Turns:
     @property
     def overfull(self) -> bool:
         """Whether the peer has too much to take for one answer more."""
-        return self.held >= _HELD and (self.held >= _MOST or self._all.full)
+        return self.held >= (_HELD if self._all.full else _MOST)
 
     async def begin(self) -> None:
         """That of a read."""

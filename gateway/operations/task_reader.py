@@ -125,8 +125,6 @@ class TaskReader(msgspec.Struct, frozen=True):
         tasks: list[Task] = []
         room, history, artifacts = limits.size, limits.history, limits.artifacts
         for each in listed:
-            if tasks and room <= 0:
-                break
             record, turns = each.record, each.turns
             room -= each.size
             if isinstance(turns, CorruptRecord):
@@ -136,6 +134,8 @@ class TaskReader(msgspec.Struct, frozen=True):
             try:
                 if record.state in INTERRUPTED and (artifacts or history != 0):
                     room -= await self._replay_paused(record, turns, outputs)
+                    if tasks and room < 0:
+                        break
             except CorruptRecord as error:
                 tasks.append(self._unreadable(record, error))
                 continue

@@ -323,7 +323,7 @@ def verify_audit(
     ] = None,
     output: parameters.Listing = Output.text,
 ) -> None:
-    """Check that no line of an audit log was changed, left out or exchanged.
+    """Check that nobody has changed an audit log.
 
     A line that is not as it was written is named, and the exit code is 1. Whether the end of a log was cut off does
     not show: compare the heads (-o json) with those that were kept elsewhere.

@@ -28,6 +28,7 @@ def test_these_are_the_commands_in_groups() -> None:
         "keys create",
         "keys list",
         "keys revoke",
+        "audit verify",
         "storage copy",
     ]
 

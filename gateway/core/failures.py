@@ -98,6 +98,14 @@ _REASONS: dict[str, str] = {
 }
 
 
+def cause(failure: str) -> str:
+    """A failure in a sentence for operators; empty for a class that is not known. What a safe text says behind its semicolon is
+    for callers."""
+    if failure in _REASONS:
+        return f"The agent's backend refused a message or the result of a tool: {_REASONS[failure]}."
+    return _TEXTS[failure].partition(";")[0].rstrip(".") + "." if failure in _TEXTS else ""
+
+
 def refused_content(failure: str, round_: int, *, words: bool = False) -> Refused | None:
     """The content that the failure of the service call with this number refused, if it did. `words` says that its request
     carried a message of the caller."""

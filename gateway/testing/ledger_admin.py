@@ -27,6 +27,7 @@ from gateway.testing.checks import require, same
 from gateway.testing.ledger_points import (
     ACCEPT,
     ADA,
+    APPEND,
     COMPLETE,
     FAIL,
     FINISH,
@@ -133,6 +134,16 @@ class AdminContextTests:
         await ledger.commit(lost[0])
         same(await _listed(ledger, ContextFilter(standing=Standing.WORKING)), ["public-1", "public-002"])
         same(await _listed(ledger, ContextFilter(standing=Standing.LOST)), [])
+
+    async def test_lists_are_filtered_by_whether_the_latest_turn_has_failed(self, ledger: Ledger) -> None:
+        ended = replace(FINISH, status=TurnStatus.FAILED, failure_class="timed-out", state=TaskState.FAILED)
+        await ledger.commit(_context(2), ACCEPT, PREPARE)
+        same(await _listed(ledger, ContextFilter(failed=True)), [])
+        await ledger.commit(replace(FAIL, items=()), APPEND, ended)
+        same(await _listed(ledger, ContextFilter(failed=True)), ["public-1"])
+        same(await _listed(ledger, ContextFilter(failed=True, agent="none")), [])
+        await ledger.commit(replace(FOLLOW_UP, new_task=True, task="task-2", event=None))
+        same(await _listed(ledger, ContextFilter(failed=True)), [])
 
     async def test_contexts_that_are_over_are_listed_on_request_alone(self, ledger: Ledger) -> None:
         await ledger.commit(*FIRST_TURN, _context(2))

@@ -238,6 +238,7 @@ class AdminUpkeepTests:
         page = await ledger.admin.failures("acme")
         [failed] = page.turns
         same((failed.turn, failed.failure_class, failed.error_class), ("turn-1", "timed-out", "timed-out"))
+        same(failed.call, "call-1")
         same((failed.ended_at, page.before), (now, None))
         same((await ledger.admin.failures("acme", "other")).turns, ())
         same((await ledger.admin.failures("other")).turns, ())

@@ -37,7 +37,7 @@ async def ask_export(visit: Visit) -> Outcome:
         "It holds what was said, and handles, which open conversations of backends.",
         "Nothing is changed.",
     ]
-    return Question("Export this context?", will, "Export", context_page(found.id), _facts(found), danger=False).page()
+    return Question("Export this context?", will, "Export", _trail(found), _facts(found), danger=False).page()
 
 
 async def export(visit: Visit) -> Outcome:
@@ -73,7 +73,25 @@ async def _delete_question(visit: Visit) -> Question:
         f"{many(handles, 'handle')} and those before them are queued to be deleted at their backends.",
         "Its id is never used again.",
     ]
-    return Question("Delete this context?", will, "Delete", context_page(found.id), _facts(found), typed=found.id[:8])
+    typed, typed_is = _sign(found)
+    trail, facts = _trail(found), _facts(found)
+    return Question("Delete this context?", will, "Delete", trail, facts, typed, typed_is)
+
+
+_SIGN = 8
+"""Characters that are typed before a context is deleted."""
+
+
+def _sign(found: ContextMap) -> tuple[str, str]:
+    """What is typed, and what it is: not every id of a client can be."""
+    sign = found.public_id[:_SIGN].strip()
+    if sign and sign.isascii() and sign.isprintable():
+        return sign, f"the first {_SIGN} characters of its id" if len(found.public_id) > _SIGN else "its id"
+    return found.id[:_SIGN], f"the first {_SIGN} characters of its id in the address of this page"
+
+
+def _trail(found: ContextMap) -> list[tuple[str, str]]:
+    return [("/ui/contexts", "Contexts"), (context_page(found.id), found.public_id)]
 
 
 async def _context(visit: Visit) -> ContextMap:
@@ -165,7 +183,12 @@ async def ask_cancel(visit: Visit) -> Outcome:
         "The conversation goes on with the next message.",
     ]
     facts = [("task", task.id), ("agent", task.agent), ("principal", task.principal)]
-    return Question("Cancel this task?", will, "Cancel the task", task_page(task.id), facts).page()
+    trail = [
+        ("/ui/contexts", "Contexts"),
+        (context_page(task.context), task.context_id),
+        (task_page(task.id), f"Task {task.id[:8]}"),
+    ]
+    return Question("Cancel this task?", will, "Cancel the task", trail, facts).page()
 
 
 async def cancel(visit: Visit) -> Outcome:
@@ -203,7 +226,8 @@ async def ask_replay(visit: Visit) -> Outcome:
         "What was delivered is not sent again.",
     ]
     facts = [("task", task.id), ("configuration", visit.query.get("id", ""))]
-    return Question("Replay this delivery?", will, "Replay", "/ui/deliveries?show=stuck", facts, danger=False).page()
+    trail = [("/ui/deliveries?show=stuck", "Deliveries")]
+    return Question("Replay this delivery?", will, "Replay", trail, facts, danger=False).page()
 
 
 async def replay(visit: Visit) -> Outcome:

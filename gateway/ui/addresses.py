@@ -80,3 +80,21 @@ def find(path: str) -> tuple[Address, dict[str, str]] | None:
             pairs = zip(pattern, segments, strict=True)
             return address, {part[1:-1]: segment for part, segment in pairs if part.startswith("{")}
     return None
+
+
+_AREAS = {
+    "agents": "/ui/",
+    "contexts": "/ui/contexts",
+    "tasks": "/ui/contexts",
+    "import": "/ui/contexts",
+    "adopt": "/ui/contexts",
+    "deliveries": "/ui/deliveries",
+    "replay": "/ui/deliveries",
+    "keys": "/ui/keys",
+}
+
+
+def area(path: str) -> str:
+    """The address in the navigation under which a page belongs; empty for none."""
+    _, _, *rest = path.split("/")
+    return _AREAS.get(rest[0], "") if rest else ""

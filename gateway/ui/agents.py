@@ -56,6 +56,7 @@ async def show(visit: Visit) -> Outcome:
         "tools": tools,
         "trouble": trouble,
         "failures": failures,
+        "records": parts.recordings is not None,
         "older": named(visit, "before", failures.before),
     }
     return Page("agent.html", agent.name, values)

@@ -1,21 +1,32 @@
 """Whose conversations are there?"""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from urllib.parse import urlencode
 
 from gateway.a2a.errors import invalid
-from gateway.ledger.admin.contexts import ContextFilter, Standing
+from gateway.ledger.admin.contexts import ContextFilter, ListedContext, Standing
+from gateway.ledger.states import TurnStatus
 from gateway.ports.observer import Target
 from gateway.ui.keyset import given, named
 from gateway.ui.visit import Outcome, Page, Visit
+from gateway.ui.words import Tone
 
-STANDINGS = {
-    Standing.WORKING: "answers",
-    Standing.WAITING: "waits for its caller",
-    Standing.LOST: "lost at its backend",
-    Standing.UNSYNCED: "outcome unknown",
-    Standing.IDLE: "idle",
-    Standing.ENDED: "ended",
+_FAILED = "failed"
+"""How a context stands whose latest turn has failed."""
+
+STANDINGS: dict[str, tuple[str, Tone]] = {
+    Standing.LOST: ("lost", "bad"),
+    Standing.UNSYNCED: ("outcome unknown", "bad"),
+    _FAILED: ("failed", "bad"),
+    Standing.WAITING: ("waits", "wait"),
+    Standing.WORKING: ("running", "busy"),
+    Standing.IDLE: ("idle", "good"),
+    Standing.ENDED: ("ended", "off"),
 }
+"""The words and tones of how contexts stand, the worst first."""
+
+_SHORTCUTS = {"": "all", _FAILED: "failed", Standing.WAITING: "waiting", Standing.WORKING: "running"}
 
 
 async def show(visit: Visit) -> Outcome:
@@ -25,10 +36,11 @@ async def show(visit: Visit) -> Outcome:
     where = ContextFilter(
         agent=asked["agent"] or None,
         principal=asked["principal"] or None,
-        standing=_standing(asked["standing"]),
+        standing=None if asked["standing"] == _FAILED else _standing(asked["standing"]),
         since=_moment("since", asked["since"]),
         until=_moment("until", asked["until"]),
         text=asked["text"] or None,
+        failed=asked["standing"] == _FAILED,
     )
     before = given(visit.query.get("before"), str)
     try:
@@ -41,11 +53,28 @@ async def show(visit: Visit) -> Outcome:
         "asked": asked,
         "agents": sorted(visit.parts.agents.by_name),
         "standings": STANDINGS,
+        "shortcuts": [
+            (standing, words, _address({**asked, "standing": standing})) for standing, words in _SHORTCUTS.items()
+        ],
         "found": found,
+        "worst": {context.id: STANDINGS[_worst(context)] for context in found.contexts},
         "older": named(visit, "before", found.before),
         "filtered": any(asked.values()),
     }
     return Page("contexts.html", "Contexts", values)
+
+
+def _address(asked: Mapping[str, str]) -> str:
+    """Of the list with these filters."""
+    named_ = {name: text for name, text in asked.items() if text}
+    return f"/ui/contexts?{urlencode(named_)}" if named_ else "/ui/contexts"
+
+
+def _worst(context: ListedContext) -> str:
+    """The worst that is to be said of a context."""
+    has_failed = context.turn is not None and context.turn.status is TurnStatus.FAILED
+    said = {context.standing.value} | ({_FAILED} if has_failed and context.standing is not Standing.ENDED else set())
+    return min(said, key=[*STANDINGS].index)
 
 
 def _standing(text: str) -> Standing | None:
@@ -54,7 +83,7 @@ def _standing(text: str) -> Standing | None:
     try:
         return Standing(text)
     except ValueError:
-        raise invalid("standing", f"must be one of {', '.join(Standing)}") from None
+        raise invalid("standing", f"must be one of {', '.join(STANDINGS)}") from None
 
 
 def _moment(name: str, text: str) -> int | None:

@@ -27,7 +27,7 @@ async def show(visit: Visit) -> Outcome:
     where = msgspec.convert(wanted, DeliveryFilter)
     found = await visit.parts.ledger.admin.deliveries(visit.caller.tenant, where, before)
     values = {
-        "shown": SHOWN,
+        "tabs": await _tabs(visit),
         "wanted": wanted,
         "deliveries": found.deliveries,
         "older": named(visit, "before", found.before),
@@ -37,12 +37,28 @@ async def show(visit: Visit) -> Outcome:
     return Page("deliveries.html", "Deliveries", values)
 
 
+async def _tabs(visit: Visit) -> list[tuple[str, str, str]]:
+    """The lists, what they are called, and how much is in each."""
+    admin, tenant = visit.parts.ledger.admin, visit.caller.tenant
+    lists = {
+        where.value: await admin.deliveries(tenant, where) for where in (DeliveryFilter.ACTIVE, DeliveryFilter.STUCK)
+    }
+    counts = {name: _count(len(found.deliveries), found.before) for name, found in lists.items()}
+    queued, given_up = [await admin.handle_deletions(tenant, over) for over in (False, True)]
+    counts[_DELETIONS] = _count(len(queued.deletions) + len(given_up.deletions), queued.after or given_up.after)
+    return [(name, words, counts[name]) for name, words in SHOWN.items()]
+
+
+def _count(number: int, more: object | None) -> str:
+    return f"{number}" if more is None else f"{number}+"
+
+
 async def _show_deletions(visit: Visit) -> Outcome:
     given_up = visit.query.get("given_up", "1") == "1"
     after = given(visit.query.get("after"), DeletionKey)
     found = await visit.parts.ledger.admin.handle_deletions(visit.caller.tenant, given_up, after)
     values = {
-        "shown": SHOWN,
+        "tabs": await _tabs(visit),
         "wanted": _DELETIONS,
         "given_up": given_up,
         "deletions": found.deletions,

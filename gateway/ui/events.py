@@ -4,6 +4,7 @@ import msgspec
 
 from gateway.a2a.errors import NotFound
 from gateway.a2a.model import Json
+from gateway.foundation.clock import milliseconds
 from gateway.ledger.admin.timelines import EventLine
 from gateway.ui.bodies import plain_text
 from gateway.ui.foreign import LIMIT
@@ -13,12 +14,14 @@ from gateway.ui.visit import Outcome, Page, Visit
 
 
 class EventRow(msgspec.Struct, frozen=True):
-    """`kind` is a word, `words` a summary in the words of others."""
+    """`kind` is a word, `words` a summary in the words of others, `after` milliseconds since the beginning of the task, where
+    the event tells its time."""
 
     number: int
     kind: str
     words: str
     length: int
+    after: int | None = None
 
 
 async def show(visit: Visit) -> Outcome:
@@ -27,7 +30,7 @@ async def show(visit: Visit) -> Outcome:
     found = await visit.parts.ledger.admin.task_events(visit.caller.tenant, task.id, after)
     values = {
         "task": task,
-        "rows": [_row(event) for event in found.events] if found is not None else [],
+        "rows": [_row(event, task.created_at) for event in found.events] if found is not None else [],
         "after": None if found is None else found.after,
         "last": 0 if found is None else found.last,
         "first": task.first_event,
@@ -51,12 +54,25 @@ async def show_one(visit: Visit) -> Outcome:
     return plain_text(text)
 
 
-def _row(event: EventLine) -> EventRow:
+def _row(event: EventLine, begin: int) -> EventRow:
     try:
         value = msgspec.json.decode(event.payload)
     except msgspec.DecodeError:
         return EventRow(event.number, "event", event.payload[:LIMIT].decode("utf-8", "replace"), event.length)
-    return EventRow(event.number, *_summary(value), event.length)
+    at = _moment(value)
+    return EventRow(event.number, *_summary(value), event.length, None if at is None else at - begin)
+
+
+def _moment(value: Json) -> int | None:
+    """The time of a state, in milliseconds since 1970."""
+    match value:
+        case {"task": {"status": {"timestamp": str(text)}}} | {"statusUpdate": {"status": {"timestamp": str(text)}}}:
+            try:
+                return milliseconds(text)
+            except ValueError:
+                return None
+        case _:
+            return None
 
 
 def _summary(value: Json) -> tuple[str, str]:

@@ -28,6 +28,11 @@ def foreign(value: object, limit: int = LIMIT) -> Markup:
     return Markup('<bdi dir="auto">{}</bdi>{}').format(_visible(text[:limit]), _rest(len(text) - limit))
 
 
+def short(value: str, limit: int) -> Markup:
+    """A text whose whole stands elsewhere: its beginning, and an ellipsis where more is left out."""
+    return foreign(value if len(value) <= limit else f"{value[:limit]}…", limit + 1)
+
+
 def plain(value: str, limit: int = 200) -> str:
     """For places that hold no HTML, such as a title: without what is not seen."""
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", value[:limit])

@@ -90,7 +90,7 @@ async def ask_revoke(visit: Visit) -> Outcome:
     will.append("Turns that it began go on, and another key of its principal sees them.")
     if yourself:
         will.append("It is the key of this session, which ends with it.")
-    return Question(f"Revoke the key {key.name}?", will, "Revoke", facts=facts, back="/ui/keys").page()
+    return Question(f"Revoke the key {key.name}?", will, "Revoke", [("/ui/keys", "Keys")], facts).page()
 
 
 async def revoke(visit: Visit) -> Outcome:

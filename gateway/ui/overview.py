@@ -1,8 +1,9 @@
 """Is anything wrong now? And which agents are there?"""
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from statistics import median
+from urllib.parse import quote
 
 import msgspec
 
@@ -32,6 +33,18 @@ class AgentRow(msgspec.Struct, frozen=True):
     first: float | None
 
 
+class Fact(msgspec.Struct, frozen=True):
+    """The beginning of a sentence, and the agents that it is about with the pages that show more; `others` are not named."""
+
+    words: str
+    agents: tuple[tuple[str, str], ...]
+    others: int
+
+
+_NAMED = 5
+"""Agents that a sentence names."""
+
+
 async def show(visit: Visit) -> Outcome:
     parts = visit.parts
     found = await parts.ledger.admin.overview(visit.caller.tenant)
@@ -40,7 +53,8 @@ async def show(visit: Visit) -> Outcome:
     wrong = [*await _of_the_gateway(visit), *map(told, problems(found, _open_breakers(parts.agents, alone)))]
     values = {
         "problems": wrong,
-        "sentence": f"{many(len(wrong), 'thing needs', 'things need')} you." if wrong else "Nothing needs you.",
+        "sentence": f"{many(len(wrong), 'thing needs', 'things need')} you." if wrong else "",
+        "facts": tuple(facts(found, parts.agents.by_name)),
         "agents": [_row(agent, found, alone[agent.name]) for agent in parts.agents],
         "found": found,
         "open": sum(count.turns for count in found.open_counts),
@@ -67,6 +81,29 @@ def _open_breakers(agents: Agents, alone: Mapping[str, int | None]) -> Iterator[
             of_backend[agent.backend.address].append(agent.name)
     for address, names in of_backend.items():
         yield OpenBreaker(address, tuple(names), 1000 * (alone[names[0]] or 0))
+
+
+def facts(found: Overview, agents: Collection[str]) -> Iterator[Fact]:
+    """What has failed lately, and what waits. `agents` are those that have a page."""
+    failed = Counter(failure.agent for failure in found.failures)
+    if failed:
+        pages = {name: f"/ui/agents/{quote(name, safe='')}#failures" for name in failed if name in agents}
+        yield _fact(f"{many(failed.total(), 'turn')} failed in the last hour", failed, "failed", pages)
+    waiting: Counter[str] = Counter()
+    for count in found.open_counts:
+        if count.status is TurnStatus.WAITING:
+            waiting[count.agent] += count.turns
+    if waiting:
+        yield _fact(many(waiting.total(), "waits for its caller", "wait for their callers"), waiting, "waiting", {})
+
+
+def _fact(words: str, turns: Counter[str], state: str, pages: Mapping[str, str]) -> Fact:
+    """`turns` are counted by agent. One that has none of `pages` leads to its contexts in this state."""
+    named = tuple(
+        (name, pages.get(name) or f"/ui/contexts?agent={quote(name, safe='')}&standing={state}")
+        for name, _ in turns.most_common(_NAMED)
+    )
+    return Fact(words, named, len(turns) - len(named))
 
 
 def _row(agent: Agent, found: Overview, alone: int | None) -> AgentRow:

@@ -22,12 +22,13 @@ async def go(visit: Visit) -> Outcome:
         [place] = found.places
         return Away(_address(place))
     values = {
-        "wanted": wanted,
+        "sought": wanted,
         "places": [(place, _address(place)) for place in found.places],
         "searched_to": found.searched_to,
         "older": None if found.before is None else f"/ui/go?id={quote(wanted)}&before={quote(found.before)}",
     }
-    return Page("places.html", "Go to an id", values, 200 if found.places else 404)
+    title = "Go to an id" if found.places else f"Nothing found for “{wanted[:40]}”"
+    return Page("places.html", title, values, 200 if found.places else 404)
 
 
 def _address(place: Place) -> str:

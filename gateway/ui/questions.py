@@ -9,14 +9,16 @@ from gateway.ui.visit import Page
 
 class Question(msgspec.Struct, frozen=True):
     """`asked` is the title, `will` are sentences of the gateway's own about what happens, `facts` words and texts of others.
-    `typed` is what has to be typed first; empty: nothing. `back` is the page that it came from."""
+    `typed` is what has to be typed first, and `typed_is` what that is; empty: nothing. `trail` are the pages above this one
+    with their names, the last one that it came from."""
 
     asked: str
     will: Sequence[str]
     button: str
-    back: str
+    trail: Sequence[tuple[str, str]]
     facts: Sequence[tuple[str, str]] = ()
     typed: str = ""
+    typed_is: str = ""
     danger: bool = True
 
     def page(self, problem: str | None = None, status: int = 200) -> Page:

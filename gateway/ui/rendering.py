@@ -8,9 +8,10 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from gateway.core.failures import cause
 from gateway.foundation.clock import timestamp
 from gateway.ui import words
-from gateway.ui.foreign import foreign, plain
+from gateway.ui.foreign import foreign, plain, short
 from gateway.ui.static import address
 
 _FOLDER = Path(__file__).parent / "templates"
@@ -26,10 +27,11 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals |= {"static": address, "state": words.state}
+    made.globals |= {"static": address, "state": words.state, "cause": cause}
     made.filters |= {
         "foreign": foreign,
         "plain": plain,
+        "short": short,
         "clock": _clock,
         "moment": timestamp,
         "took": words.took,

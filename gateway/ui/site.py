@@ -25,7 +25,7 @@ from gateway.http.held import ClientGone
 from gateway.http.pipeline import Pipeline
 from gateway.http.reply import Reply, error_headers
 from gateway.http.request_log import line_of
-from gateway.ui.addresses import Address, find
+from gateway.ui.addresses import Address, area, find
 from gateway.ui.parts import Parts
 from gateway.ui.rendering import render
 from gateway.ui.security import UNCACHED, Cookies, comes_from_elsewhere, is_overheard, stranger
@@ -177,6 +177,7 @@ class Site:
             "identity": visit.identity,
             "asks_for_keys": self._parts.asks_for_keys,
             "path": visit.scope["path"],
+            "area": area(visit.scope["path"]),
             "now": self._parts.clock.now(),
             **page.values,
         }

@@ -11,7 +11,7 @@ from gateway.core import usage
 from gateway.ledger.admin.timelines import BodyKey, CallHead, ItemHead, MessageHead, Note, Timeline, ToolHead, TurnHead
 from gateway.ledger.leases import TRIES
 from gateway.ledger.states import OPEN, UNDER_WAY, ServiceCallStatus, ToolCallStatus, TurnStatus
-from gateway.ui.scale import Scale, Span, scale
+from gateway.ui.scale import WIDTH, Scale, Span, scale
 from gateway.ui.words import many, took
 
 FOLD = 20
@@ -297,6 +297,9 @@ def _fold(like: Sequence[Row], key: tuple[str, str, str]) -> Row:
 
 # --- bars
 
+_THINNEST = 13
+"""Three pixels of the narrowest picture, in units of the scale."""
+
 
 def scale_of(found: Timeline, now: int) -> Scale:
     open_ = any(turn.status not in _ENDED for turn in found.turns)
@@ -337,8 +340,8 @@ def _bars(row: Row, on: Scale, tool: ToolHead | None) -> Iterator[Bar]:
 
 
 def _bar(kind: Literal["waited", "ran", "bad", "cut"], begin: int, end: int, on: Scale) -> Bar:
-    at = on.place(begin)
-    return Bar(kind, at, max(2, on.place(end) - at))
+    at = min(on.place(begin), WIDTH - _THINNEST)
+    return Bar(kind, at, max(_THINNEST, on.place(end) - at))
 
 
 # --- sums

@@ -181,7 +181,7 @@ ADMIN_FAILED = limited(
         *some(context, "id", "principal"),
         thread.c.agent,
         *some(turn, "number", "failure_class"),
-        service_call.c.error_class,
+        *some(service_call, "id", "error_class"),
         *some(turn, "accepted_at", "ended_at"),
     )
     .select_from(

@@ -26,7 +26,8 @@ class Standing(StrEnum):
 class ContextFilter(msgspec.Struct, frozen=True):
     """What a list of contexts holds; None is no filter, but for `standing`: all that have not ENDED. `principal` and `agent`
     are whole names. `since` and `until` bound the time at which the latest message was accepted. `text`, at most 200
-    characters, is looked for in what callers and agents said, in any turn, without regard to the case of ASCII letters."""
+    characters, is looked for in what callers and agents said, in any turn, without regard to the case of ASCII letters.
+    `failed`: the turn that is listed has failed."""
 
     agent: str | None = None
     principal: str | None = None
@@ -34,6 +35,7 @@ class ContextFilter(msgspec.Struct, frozen=True):
     since: int | None = None
     until: int | None = None
     text: str | None = None
+    failed: bool = False
 
 
 class ListedThread(msgspec.Struct, frozen=True):

@@ -118,7 +118,7 @@ class OpenToolFacts(msgspec.Struct, frozen=True):
 
 
 class FailedTurn(msgspec.Struct, frozen=True):
-    """A turn that failed; `error_class` is that of its last service call."""
+    """A turn that failed; `call` is its last service call, and `error_class` the error of that."""
 
     turn: str
     task: str
@@ -127,6 +127,7 @@ class FailedTurn(msgspec.Struct, frozen=True):
     agent: str
     number: int
     failure_class: str | None
+    call: str | None
     error_class: str | None
     accepted_at: int
     ended_at: int

@@ -33,6 +33,7 @@ function put(html) {
   const known = document.getElementById(row.id);
   if (!known) {
     list.append(row);
+    tick();
     return;
   }
   const focused = known.contains(document.activeElement);
@@ -41,6 +42,7 @@ function put(html) {
   if (known.hasAttribute("aria-selected")) row.setAttribute("aria-selected", "true");
   keepOpen(known, row);
   known.replaceWith(row);
+  tick();
   if (!focused) return;
   const target = at < 0 ? row : [...row.querySelectorAll("summary, a, pre")][at];
   if (target === row) row.tabIndex = -1;
@@ -56,7 +58,11 @@ function open() {
     if (source?.readyState === EventSource.CLOSED) sign.after(" (not live: reload to see more)");
   };
   source.addEventListener("row", (event) => put(event.data));
-  source.addEventListener("state", (event) => document.getElementById("state").replaceChildren(parsed(event.data)));
+  source.addEventListener("state", (event) => {
+    const state = parsed(event.data);
+    document.getElementById("state").replaceChildren(state);
+    document.getElementById("hint").hidden = !state.matches(".wait");
+  });
   source.addEventListener("sentence", (event) => {
     const sentence = document.getElementById("sentence");
     if (sentence.textContent !== event.data) sentence.textContent = event.data;
@@ -78,11 +84,14 @@ document.addEventListener("visibilitychange", () => {
 });
 
 // Clocks tick here, from the server's time.
-setInterval(() => {
+function tick() {
   for (const clock of list.querySelectorAll("[data-since]")) {
     const seconds = Math.max(0, (Date.now() - skew - Number(clock.dataset.since)) / 1000);
     clock.textContent = seconds < 60 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
   }
-}, 500);
+}
+
+tick();
+setInterval(tick, 500);
 
 open();

@@ -48,6 +48,9 @@ _LONGEST_TEXT = 200
 _CONTEXT, _TURN = 7, 7
 """Numbers of columns."""
 
+_STATUS = 4
+"""The column of the state of a turn."""
+
 _INDEXED: dict[Standing | None, Query] = {
     Standing.WORKING: compiled.ADMIN_CONTEXTS_OPEN,
     Standing.WAITING: compiled.ADMIN_CONTEXTS_OPEN,
@@ -87,22 +90,22 @@ class ContextQueries:
             "before": LAST if before is None else before,
             "limit": limit + 1,
         }
-        indexed = None if where.text else _INDEXED.get(where.standing)
+        indexed = None if where.text or where.failed else _INDEXED.get(where.standing)
         if indexed is not None:
             rows = await self._readers.scan(indexed, {**values, "chunk": _CHUNK})
             found = _once([(row[_CONTEXT], row, first_text(row[-1], _WORDS)) for row in rows])
             # A context may come more than once.
             behind = _place(rows[-1])[0] if len(rows) > limit else None
             return await self._page(found, limit, behind, None)
-        return await self._search(values, where.text, limit, Pace(patience))
+        return await self._search(values, where, limit, Pace(patience))
 
-    async def _search(self, values: dict[str, object], text: str | None, limit: int, pace: Pace) -> ContextPage:
+    async def _search(self, values: dict[str, object], where: ContextFilter, limit: int, pace: Pace) -> ContextPage:
         found: list[Listed] = []
-        wanted = str(values["text"]) if text else None
+        wanted = str(values["text"]) if where.text else None
         while True:
             values["chunk"] = pace.chunk
             chunk, floor, at = await self._chunk(values, wanted)
-            found = _once([*found, *chunk])
+            found = _once([*found, *(each for each in chunk if not where.failed or _has_failed(each[1]))])
             if len(found) > limit or floor is None:
                 return await self._page(found, limit, None, None)
             values["before"] = floor
@@ -208,6 +211,10 @@ def _with_words(row: Row, wanted: str | None) -> Listed | None:
     piece = row[-1]
     words = first_text(piece, _WORDS) if wanted is None else text_around(piece, wanted, _WORDS)
     return None if words is None else (row[_CONTEXT], row, words)
+
+
+def _has_failed(row: Row) -> bool:
+    return len(row) > _CONTEXT and row[_CONTEXT + _STATUS] == TurnStatus.FAILED
 
 
 def _place(row: Row) -> tuple[str, int]:

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.core import failures
-from gateway.core.failures import safe_text
+from gateway.core.failures import cause, safe_text
 from gateway.ledger.calls import RESTARTED
 from gateway.ports.adapter import ErrorClass
 
@@ -16,6 +16,19 @@ def test_every_failure_has_one_sentence_and_the_correlation_id(failure: str) -> 
     assert text.endswith(" (correlation id c0ffee)")
     assert text[0].isupper()
     assert len(text) < 300
+
+
+@pytest.mark.parametrize("failure", [*ErrorClass, *OURS])
+def test_operators_are_told_the_cause_in_a_sentence_without_advice(failure: str) -> None:
+    text = cause(failure)
+    assert text.endswith(".")
+    assert not text.endswith("..")
+    assert text.count(";") == 0
+    assert len(text) < 120
+
+
+def test_a_failure_that_is_not_known_has_no_sentence() -> None:
+    assert cause("of-a-later-version") == ""
 
 
 def test_no_two_failures_have_the_same_text() -> None:

@@ -60,15 +60,36 @@ async def test_a_context_is_deleted_once_its_sign_was_typed(
 
     page = await visitor.open(f"{context}/delete")
     assert "1 turn with 1 agent" in page
+    assert "Contexts › c-1" in page
+    assert "Type c-1 to go on: its id" in page
     assert (await visitor.send(f"{context}/delete", typed="wrong")).status_code == 400
     assert await A2A(ada, "echo").get(task["id"])
-    answer = await visitor.send(f"{context}/delete", typed=context.rpartition("/")[2][:8])
+    answer = await visitor.send(f"{context}/delete", typed="c-1")
 
     assert (answer.status_code, answer.headers["location"]) == (303, "/ui/contexts")
     with pytest.raises(Refused):
         await A2A(ada, "echo").get(task["id"])
     assert "ops: context.deleted" in audited(gateway)
     await visitor.open(f"{context}/delete", 404)
+
+
+@pytest.mark.parametrize(
+    ("context", "typed", "words"),
+    [
+        ("conversation-7", "conversa", "the first 8 characters of its id"),
+        ("two words and more", "two word", "the first 8 characters of its id"),
+        ("seven   more", "seven", "the first 8 characters of its id"),
+        ("\u202e\u0e01", "", "the first 8 characters of its id in the address of this page"),
+    ],
+)
+async def test_what_is_typed_is_the_beginning_of_an_id_that_can_be(
+    visitor: Visitor, ada: httpx2.AsyncClient, context: str, typed: str, words: str
+) -> None:
+    await A2A(ada, "echo").send("hi", context)
+    page = await context_of(visitor)
+    sign = typed or page.rpartition("/")[2][:8]
+    assert f"Type {sign} to go on: {words}" in await visitor.open(f"{page}/delete")
+    assert (await visitor.send(f"{page}/delete", typed=f" {sign} ")).status_code == 303
 
 
 async def test_what_was_exported_is_imported_elsewhere_for_somebody_else(

@@ -9,7 +9,7 @@ from gateway.foundation.clock import Clock
 from gateway.recording.recorder import Recording
 from tests.a2a_client import A2A, a2a_http
 from tests.emulators.chat import ChatServer
-from tests.emulators.scripts import Say
+from tests.emulators.scripts import Say, Status
 from tests.gateway.ui.visitor import Visitor, visiting
 from tests.running import Local, local_gateway
 
@@ -42,6 +42,21 @@ async def test_a_recorded_call_is_shown_masked_and_as_text(tmp_path: Path) -> No
                 assert "It was" in page
                 assert "<script>alert" not in visitor.html
                 assert SECRET not in visitor.html
+
+
+async def test_a_turn_that_failed_leads_to_its_recorded_exchange(tmp_path: Path) -> None:
+    async with ChatServer(lambda _: [Status(400, {"error": {"message": "No.", "code": "bad"}})]).serve() as url:
+        agent = f"a: {{type: openai-chat, model: m, base_url: '{url}/v1', api_key: {SECRET}}}"
+        with Recording(tmp_path / "taken", Clock()) as recording:
+
+            def tapped(config: GatewayConfig) -> TappedRegistry:
+                return TappedRegistry(recording, frozenset, config)
+
+            async with local_gateway(agent, tmp_path, tapped=tapped) as gateway, visiting(gateway) as visitor:
+                address = await call_page(gateway, visitor)
+                assert "recorded exchange" in await visitor.open("/ui/agents/a")
+                assert f'<a href="{address}">recorded exchange</a>' in visitor.html
+                assert "No." in await visitor.open(address)
 
 
 async def test_what_was_not_recorded_says_why(tmp_path: Path) -> None:

@@ -41,10 +41,11 @@ def links(visitor: Visitor, beginning: str) -> list[str]:
 
 
 async def test_an_empty_gateway_says_how_to_fill_it(visitor: Visitor) -> None:
-    assert "Nothing needs you" in await visitor.open("/ui/")
+    assert "Nothing failed in the last hour, nothing waits." in await visitor.open("/ui/")
     assert "The first message to an agent begins one" in await visitor.open("/ui/contexts")
     assert "Clients ask for push notifications" in await visitor.open("/ui/deliveries")
     assert "None was given up" in await visitor.open("/ui/deliveries?show=deletions")
+    assert "to be delivered (0) stuck (0) deletions at backends (0)" in await visitor.open("/ui/deliveries")
     assert "Nobody is asked for a key" in await visitor.open("/ui/keys")
 
 
@@ -63,6 +64,7 @@ async def test_a_conversation_is_found_from_the_list_to_its_events(visitor: Visi
     assert "How many words are these?" in page
     page = await visitor.open(f"/ui/tasks/{task['id']}/events")
     assert "artifact" in page
+    assert re.search(r" 1 \+\d+ ms ", page)
     [first, *_] = links(visitor, f"/ui/tasks/{task['id']}/events/")
     assert "statusUpdate" in await visitor.open(first) or '"task"' in visitor.html
 
@@ -80,15 +82,50 @@ async def test_long_texts_of_a_task_come_one_by_one(visitor: Visitor, echo: A2A)
     assert '"one two"' in (await visitor.http.get(message)).text
 
 
+@pytest.mark.parametrize(
+    ("path", "area"),
+    [
+        ("/ui/agents/echo", "Overview"),
+        ("/ui/tasks/{task}", "Contexts"),
+        ("/ui/tasks/{task}/events", "Contexts"),
+        ("/ui/import", "Contexts"),
+        ("/ui/adopt", "Contexts"),
+        ("/ui/deliveries?show=deletions", "Deliveries"),
+        ("/ui/go?id=nothing", ""),
+    ],
+)
+async def test_a_page_belongs_to_one_of_the_navigation(visitor: Visitor, echo: A2A, path: str, area: str) -> None:
+    task = await echo.send("hi", "c-1")
+    answer = await visitor.http.get(path.format(task=task["id"]))
+    header = answer.text.partition("<main")[0]
+    assert re.findall(r'aria-current="[a-z]+">([A-Za-z]+)<', header) == ([area] if area else [])
+
+
+async def test_a_list_of_contexts_has_a_way_to_each_state(visitor: Visitor, echo: A2A) -> None:
+    await echo.send("hi", "c-" + "x" * 40)
+    page = await visitor.open("/ui/contexts?agent=echo&standing=failed")
+    assert "No context fits." in page
+    for standing in ("failed", "waiting", "working"):
+        assert f"/ui/contexts?agent=echo&standing={standing}" in links(visitor, "/ui/contexts?")
+    assert "c-" + "x" * 22 + "…" in await visitor.open("/ui/contexts")
+
+
 async def test_a_turn_that_failed_is_told_with_its_reason(visitor: Visitor, gateway: Local) -> None:
     async with a2a_http(gateway.url) as http:
         broken = A2A(http, "broken")
         [*_, task] = [await broken.send("hi", "c-1") for _ in range(3)]
     page = await visitor.open("/ui/")
     assert "broken: the latest 3 turns of a conversation have failed." in page
+    assert "3 turns failed in the last hour ( broken )." in page
+    assert "/ui/agents/broken#failures" in visitor.html
     page = await visitor.open("/ui/agents/broken")
     assert "Turns that failed" in page
+    assert page.count("The agent's backend failed. backend-failed") == 3
+    assert "The last call" not in page
+    assert "recorded exchange" not in page
     assert f"/ui/tasks/{task['id']}" in visitor.html
+    assert "failed" in await visitor.open("/ui/contexts?standing=failed")
+    assert len(set(links(visitor, "/ui/contexts/"))) == 1
     assert "failed" in await visitor.open(f"/ui/tasks/{task['id']}?show=problems")
 
 
@@ -118,6 +155,8 @@ async def test_an_id_leads_to_its_page(visitor: Visitor, echo: A2A, kind: str) -
 
 
 async def test_an_id_of_nothing_is_said(visitor: Visitor) -> None:
+    assert "Nothing found for “ nothing ”" in await visitor.open("/ui/go?id=nothing", 404)
+    assert 'maxlength="4096" value="nothing"' in visitor.html
     assert "Nothing that is kept has this id" in await visitor.open("/ui/go?id=nothing", 404)
     assert await visitor.follow("/ui/go?id=") == "/ui/"
 

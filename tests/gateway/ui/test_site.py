@@ -104,7 +104,7 @@ async def test_an_admin_key_opens_the_page_that_was_asked_for(
     await visitor.open("/ui/login")
     answer = await visitor.send("/ui/login", key=await make_key(keyed), to=to)
     assert (answer.status_code, answer.headers["location"]) == (303, leads)
-    assert "Nothing needs you" in await visitor.open("/ui/")
+    assert "Nothing failed in the last hour" in await visitor.open("/ui/")
 
 
 async def test_a_revoked_key_ends_its_sessions(tmp_path: Path) -> None:

@@ -183,6 +183,12 @@ def test_a_wait_for_a_yes_is_thin_and_the_run_is_thick() -> None:
     assert [[bar.kind for bar in row.bars] for row in drawn] == [["waited"], ["ran"], ["waited", "ran"]]
 
 
+def test_a_bar_can_be_seen_however_short_it_is_and_wherever_it_stands() -> None:
+    found = timeline(turn(1, ended_at=1_000_000), call(0), call(1, prepared_at=999_999, ended_at=1_000_000))
+    drawn = tuple(with_bars(rows(found, NOW), scale_of(found, NOW), {}))
+    assert all(bar.width >= 13 and bar.at + bar.width <= 1000 for row in drawn for bar in row.bars)
+
+
 def test_rows_that_have_ended_are_drawn_alike_while_others_run() -> None:
     found = timeline(turn(1), call(0), turn(2, TurnStatus.RUNNING, ended_at=None))
     drawn = [tuple(with_bars(rows(found, now), scale_of(found, now), {})) for now in (6100, 6200)]

@@ -14,6 +14,9 @@ from tests.gateway.ui.visitor import make_key
 from tests.interop.browser.tabs import Tab, tab
 from tests.interop.browser.world import EVIL, World, world
 
+DOWN = 2
+"""Conversations with the backend that is down, whose tries are enough for the gateway to leave it alone."""
+
 
 @pytest.fixture
 async def hotel(gateway: World) -> AsyncIterator[A2A]:
@@ -25,10 +28,11 @@ async def filled(hotel: A2A, gateway: World) -> dict[str, str]:
     """The addresses of all pages, by name, of a gateway that holds something for each."""
     done = await hotel.send("look for hotels", "c-1")
     waiting = await hotel.send("book the Ritz", "c-2")
-    await hotel.send("fail", "c-3")
+    failed = await hotel.send("fail", "c-3")
     await hotel.send(EVIL + " be evil", "c-4 " + "x" * 200)
     async with a2a_http(gateway.url) as http:
         await A2A(http, "echo").send("How many words are these?", "c-5")
+        await asyncio.gather(*[A2A(http, "down").send("hi", f"d-{number}") for number in range(DOWN)])
     await make_key(gateway.local, "a key")
     ledger = gateway.local.gateway.runner.runtime.ledger
     contexts = (await ledger.admin.contexts("", ContextFilter())).contexts
@@ -37,11 +41,13 @@ async def filled(hotel: A2A, gateway: World) -> dict[str, str]:
     return {
         "overview": "/ui/",
         "agent": "/ui/agents/hotel",
+        "agent-down": "/ui/agents/down",
         "contexts": "/ui/contexts",
         "context": f"/ui/contexts/{row}",
         "next": f"/ui/contexts/{row}/next?agent=hotel",
         "delete": f"/ui/contexts/{row}/delete",
         "task": task,
+        "task-failed": f"/ui/tasks/{failed['id']}",
         "task-waiting": f"/ui/tasks/{waiting['id']}",
         "events": f"{task}/events",
         "deliveries": "/ui/deliveries",
@@ -90,6 +96,33 @@ async def test_hostile_words_in_every_column_do_nothing(opened: Tab, gateway: Wo
             "[...document.querySelectorAll('main script, main img, main iframe, main [onerror], main [hx-post]')].length"
         )
         assert found == 0, name
+
+
+async def test_who_may_answer_is_said_as_long_as_a_task_waits(opened: Tab, hotel: A2A) -> None:
+    task = await hotel.send("book the Ritz", "c-1")
+    page = await opened.open(f"/ui/tasks/{task['id']}")
+    await expect(page.locator("#hint")).to_have_text(
+        "You are its caller: answer in the playground, or cancel the task."
+    )
+    await expect(page.locator("#rows")).to_contain_text("s so far")
+    cancelling = await page.context.new_page()
+    await cancelling.goto(page.url)
+    await cancelling.click("a.danger")
+    await cancelling.click("button.danger")
+    await expect(page.locator("#state")).to_have_text("cancelled")
+    await expect(page.locator("#hint")).to_be_hidden()
+
+
+async def test_only_its_caller_can_answer_a_question(browser: Browser, tmp_path: Path) -> None:
+    settings = "auth: {mode: any_of, api_keys: {enabled: true}}"
+    async with world(tmp_path, settings) as gateway, tab(browser, gateway.url) as opened:
+        async with a2a_http(gateway.url) as http:
+            http.headers["authorization"] = f"Bearer {await make_key(gateway.local, 'ada', admin=False)}"
+            task = await A2A(http, "hotel").send("book the Ritz", "c-1")
+        page = await opened.open(f"/ui/tasks/{task['id']}")
+        await page.fill("input[name=key]", await make_key(gateway.local))
+        await page.click("button:text-is('Log in')")
+        await expect(page.locator("#hint")).to_have_text("Only its caller can answer. You can cancel the task.")
 
 
 async def test_pages_are_whole_without_scripts(browser: Browser, gateway: World, hotel: A2A) -> None:
@@ -151,6 +184,8 @@ async def test_a_session_from_the_login_to_a_revoked_key(browser: Browser, tmp_p
     async with world(tmp_path, settings) as gateway, tab(browser, gateway.url) as opened:
         key = await make_key(gateway.local)
         page = await opened.open("/ui/keys")
+        assert await opened.barriers() == []
+        await opened.picture("login")
         await page.fill("input[name=key]", key)
         await page.click("button:text-is('Log in')")
         await page.wait_for_url("**/ui/keys")

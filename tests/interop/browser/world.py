@@ -60,7 +60,8 @@ async def world(folder: Path, settings: str = "") -> AsyncIterator[World]:
             f"hotel: {{type: openai-responses, model: m, base_url: '{backend}/v1', tools: [book, look], default: true,"
             " approvals: [{tool: 'book.*'}]}\n"
             "echo: {type: python, ref: 'gateway.cli.demo.agent:reply'}\n"
-            "file: {type: python, ref: 'tests.interop.browser.agents:files'}"
+            "file: {type: python, ref: 'tests.interop.browser.agents:files'}\n"
+            "down: {type: openai-responses, model: m, base_url: 'http://127.0.0.1:9/v1'}"
         )
         tools = "tools: {book: {type: python, ref: './desk.py:book'}, look: {type: python, ref: './desk.py:look'}}"
         async with local_gateway(agents, folder, settings=f"{tools}\n{settings}") as local:

@@ -16,14 +16,16 @@ _PACKAGES = ("gateway", "adapters", "storage")
 
 
 def main() -> NoReturn:
+    serves = next((word for word in sys.argv[1:] if not word.startswith("-")), None) == "serve"
+    if serves:
+        # Nearly nothing of what a start makes is garbage; collections begin when the gateway serves.
+        gc.disable()
     for name in _PACKAGES:
         _import_from_here(name)
-    if next((word for word in sys.argv[1:] if not word.startswith("-")), None) == "serve":
+    if serves:
         from gateway.foundation.hangups import keep_hangups
 
         keep_hangups()
-        # Nearly nothing of what a start makes is garbage; collections begin when the gateway serves.
-        gc.disable()
     from gateway.cli.main import run
     from gateway.foundation.ending import end_process
 

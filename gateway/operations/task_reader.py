@@ -123,28 +123,32 @@ class TaskReader(msgspec.Struct, frozen=True):
     async def page(self, call: OperationCall, listed: Sequence[ListedTask], limits: PageLimits) -> list[Task]:
         """The tasks of a page, as many as fit. A task that cannot be read is shown without its turns."""
         tasks: list[Task] = []
-        room, history, artifacts = limits.size, limits.history, limits.artifacts
+        room = limits.size
         for each in listed:
-            record, turns = each.record, each.turns
-            room -= each.size
-            if isinstance(turns, CorruptRecord):
-                tasks.append(self._unreadable(record, turns))
-                continue
-            outputs = [TurnOutput.stored(turn) for turn in turns]
-            try:
-                if record.state in INTERRUPTED and (artifacts or history != 0):
-                    room -= await self._replay_paused(record, turns, outputs)
-                    if tasks and room < 0:
-                        break
-            except CorruptRecord as error:
-                tasks.append(self._unreadable(record, error))
-                continue
-            status = status_of(record)
-            task = assemble(record.id, record.context_id, status, outputs, history_length=history, artifacts=artifacts)
+            task, size = await self._listed(each, limits)
+            room -= size
+            if tasks and room < 0:
+                break
             tasks.append(task)
         if not call.shows_generations:
             return tasks
         return [call.shown(task, each.last_event) for task, each in zip(tasks, listed, strict=False)]
+
+    async def _listed(self, listed: ListedTask, limits: PageLimits) -> tuple[Task, int]:
+        """A task as a page has it, and what was read of it in bytes."""
+        record, turns, size = listed.record, listed.turns, listed.size
+        history, artifacts = limits.history, limits.artifacts
+        if isinstance(turns, CorruptRecord):
+            return self._unreadable(record, turns), size
+        outputs = [TurnOutput.stored(turn) for turn in turns]
+        try:
+            if record.state in INTERRUPTED and (artifacts or history != 0):
+                size += await self._replay_paused(record, turns, outputs)
+        except CorruptRecord as error:
+            return self._unreadable(record, error), size
+        status = status_of(record)
+        task = assemble(record.id, record.context_id, status, outputs, history_length=history, artifacts=artifacts)
+        return task, size
 
     def _unreadable(self, record: TaskRecord, error: CorruptRecord) -> Task:
         """The task from its row alone. The log has the reason under the correlation id of the task's metadata."""

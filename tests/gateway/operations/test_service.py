@@ -464,6 +464,21 @@ async def test_a_page_ends_early_where_a_paused_task_has_a_large_log(core: Core)
     assert [page.tasks[0].id for page in pages] == [task.id for task in reversed(tasks)]
 
 
+async def test_a_page_ends_behind_a_paused_task_that_is_larger_than_it(core: Core) -> None:
+    long = "x" * 5_000_000
+    asks: Script = [TextDelta(long), ToolCallReady("c1", "pay", "{}"), CallCompleted("r")]
+    core.agent(
+        ScriptedAdapter(G, says("a"), says("b"), asks),
+        toolset=ScriptedTools({"pay": "paid"}),
+        approvals=(ApprovalRule("*"),),
+    )
+    tasks = [await core.send(text) for text in "123"]
+    page = await core.list(include_artifacts=True)
+    assert [task.id for task in page.tasks] == [tasks[2].id]
+    rest = await core.list(include_artifacts=True, page_token=page.next_page_token)
+    assert ([task.id for task in rest.tasks], rest.next_page_token) == ([tasks[1].id, tasks[0].id], "")
+
+
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 4, 5, None])
 async def test_history_of_several_turns_is_cut_alike_in_the_task_and_in_the_list(
     core: Core, length: int | None

@@ -13,7 +13,7 @@ from typing import Any, cast
 from gateway.a2a.model import SendMessageResponse, Task, TaskPushNotificationConfig
 from gateway.a2a.weight import weight
 from gateway.a2a.wire import dialects, v1_0, v1_0_proto
-from gateway.a2a.wire.dialect import Dialect, Method
+from gateway.a2a.wire.dialect import CHANGES, Dialect, Method
 from gateway.foundation.clock import Clock
 from gateway.foundation.off_loop import off_loop
 from gateway.grpc.context import CallerGone, Context, receive
@@ -32,8 +32,6 @@ _READS = frozenset({"GetTask", "ListTasks", "SubscribeToTask"})
 
 _REPEATED = frozenset({"SendMessage", "SendStreamingMessage", "CreateTaskPushNotificationConfig"})
 """The methods that would do their work twice when they are called again."""
-
-_CHANGES = _REPEATED | {"CancelTask", "DeleteTaskPushNotificationConfig"}
 
 _FIELDS = 32
 """Times that a message, read field by field, takes longer than so many bytes of JSON: a field may have two bytes."""
@@ -105,7 +103,7 @@ class A2AService:
                 await call.run(active, admitted.parameters.last_event_id(), outcome.on_revocation)
                 return
             result, size = outcome.result, weight(outcome.result)
-            if name in _CHANGES:
+            if name in CHANGES:
                 context.carried_out = partial(not_given, _task_of(result))
             if turn.overfull:
                 raise too_many() if context.carried_out is None else context.carried_out()

@@ -4,7 +4,7 @@ trace here and prolongs none: its own is linked."""
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from gateway.a2a.wire.dialect import Method
+from gateway.a2a.wire.dialect import CHANGES, Method
 from gateway.core.turn_trace import locate
 from gateway.engine.turn_run import TurnRun
 from gateway.foundation import trace
@@ -16,18 +16,6 @@ from gateway.http.reply import Headers
 from gateway.operations.call import OperationCall
 from gateway.ports.observer import Observer, RequestLine, Target
 from gateway.ports.spans import RequestSpan
-
-_READS = frozenset(
-    {
-        "GetTask",
-        "ListTasks",
-        "SubscribeToTask",
-        "GetTaskPushNotificationConfig",
-        "ListTaskPushNotificationConfigs",
-        "GetExtendedAgentCard",
-    }
-)
-"""Operations that change nothing: they have a span only in the trace of a caller."""
 
 
 class TracedRequest:
@@ -48,7 +36,7 @@ class TracedRequest:
         """The caller's trace, as it is stored with a turn; None where that is not to be prolonged. `continues`: it may be."""
         caller = trace.of_headers(headers)
         trusted = continues and (identity.key is not None or is_loopback(peer))
-        if caller is None and method.operation in _READS:
+        if caller is None and method.operation not in CHANGES:  # a read has a span only in the trace of a caller
             return None
         parent = caller if trusted else None
         here, self._operation = trace.span_id(self._id), method.operation

@@ -15,6 +15,18 @@ _LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\
 _encoder = msgspec.json.Encoder()
 
 
+CHANGES = frozenset(
+    {
+        "SendMessage",
+        "SendStreamingMessage",
+        "CancelTask",
+        "CreateTaskPushNotificationConfig",
+        "DeleteTaskPushNotificationConfig",
+    }
+)
+"""The operations that change something; all others read."""
+
+
 class Method(msgspec.Struct, frozen=True):
     """A method by its `name` in the dialect; `operation` is its name in A2A 1.0. Its parameters are read as a `request`.
 

@@ -91,7 +91,7 @@ class RequestCancel(msgspec.Struct, frozen=True):
 class UnfinishedTurn(msgspec.Struct, frozen=True):
     """A turn that has not ended and that no living process runs. `expired` says that the lease of its process has
     expired, `waits` that the turn is queued. `process` is the process that had the turn; `cancel_asked` says that a
-    cancel was requested there. `tries` has the meaning that it has in CountTries, `trace` that of Accept."""
+    cancel was requested there. `tries` has the meaning that it has in CountTries."""
 
     turn: str
     thread: str
@@ -103,4 +103,3 @@ class UnfinishedTurn(msgspec.Struct, frozen=True):
     process: str = ""
     cancel_asked: bool = False
     tries: int = 0
-    trace: str | None = None

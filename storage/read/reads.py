@@ -395,10 +395,8 @@ def _owned(caller: Caller, agent: str) -> dict[str, Any]:
 
 
 def _unfinished(row: Row) -> UnfinishedTurn:
-    _, turn, thread, generation, expired, waits, process, cancel_asked, tries, trace, tenant, principal, *task = row
+    _, turn, thread, generation, expired, waits, process, cancel_asked, tries, tenant, principal, *task = row
     # Ending a turn needs no status message: an unreadable one must not hide all other turns.
     record = records.task([*task[:5], None, *task[6:]])
     caller, asked = Caller(principal, tenant), bool(cancel_asked)
-    return UnfinishedTurn(
-        turn, thread, generation, record, caller, bool(expired), bool(waits), process, asked, tries, trace
-    )
+    return UnfinishedTurn(turn, thread, generation, record, caller, bool(expired), bool(waits), process, asked, tries)

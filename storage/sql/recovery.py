@@ -40,7 +40,7 @@ UNFINISHED_TURNS = (
         thread.c.generation,
         and_(turn.c.status == word("running"), _FREE).label("expired"),
         (turn.c.status == word("accepted")).label("waits"),
-        *some(turn, "process", "cancel_asked", "tries", "trace"),
+        *some(turn, "process", "cancel_asked", "tries"),
         *some(task, "tenant", "principal"),
         *task_columns,
     )

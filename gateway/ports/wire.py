@@ -106,6 +106,12 @@ class Player(ABC):
 Tap: TypeAlias = Recorder | Player
 
 
+def occasion_of(request: Request, agent: str) -> Occasion:
+    """What a request belongs to. `agent` makes it where no turn does."""
+    at = None if request.apart else occasion.get()
+    return Occasion(agent) if at is None else at()
+
+
 class ReplayMissing(AdapterError):
     """No recording has an answer to the request. `hint` says which one comes nearest."""
 

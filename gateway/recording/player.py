@@ -17,7 +17,7 @@ import structlog
 
 from gateway.a2a.model import Json
 from gateway.a2a.redaction import JsonPath
-from gateway.ports.wire import Answer, End, Occasion, Player, ReplayMissing, Request, occasion
+from gateway.ports.wire import Answer, End, Player, ReplayMissing, Request, occasion_of
 from gateway.recording.folders import OUTSIDE
 from gateway.recording.form import Exchange
 from gateway.recording.masks import Masks, Secrets
@@ -153,10 +153,10 @@ class _AgentPlayer(Player):
     _masks: Masks
 
     def answer(self, request: Request) -> Answer:
-        at = None if request.apart else occasion.get()
-        ids = Occasion(self._agent) if at is None else at()
         body = self._masks.body(request.body)
-        asked = Asked.of(ids.agent, request.method, self._masks.url(request.url), _as_read(body))
+        asked = Asked.of(
+            occasion_of(request, self._agent).agent, request.method, self._masks.url(request.url), _as_read(body)
+        )
         return self._replay.answer(asked, body)
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from gateway.a2a.redaction import JsonPath
 from gateway.foundation.clock import Clock, timestamp
-from gateway.ports.wire import End, Occasion, Recorder, Request, Taking, occasion
+from gateway.ports.wire import End, Occasion, Recorder, Request, Taking, occasion_of
 from gateway.recording.file import ExchangeFile
 from gateway.recording.folders import Folders
 from gateway.recording.masks import Masks, Secrets
@@ -101,8 +101,7 @@ class _AgentRecorder(Recorder):
     _masks: Masks
 
     def begin(self, request: Request) -> Taking:
-        at = None if request.apart else occasion.get()
-        ids = Occasion(self._agent) if at is None else at()
+        ids = occasion_of(request, self._agent)
         if request.tool:
             ids = replace(ids, tool=request.tool)
         return _Taking(self._recording, ids, self._masks, request)

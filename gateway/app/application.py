@@ -235,7 +235,7 @@ class Gateway:
             served.append(Route(config.metrics.path, MetricsPage(self._metrics.page, pipeline)))
         served.append(Route("/", FrontPage(agents, public_url, datetime.fromtimestamp(self._clock.now() / 1000, UTC))))
         if pages_wanted(config):
-            served.append(Pages(partial(self._load_pages, config, agents, auth, serve_by)))
+            served.append(Pages(partial(self._load_pages, config, pipeline, auth, serve_by)))
         router = Router([*served, *self._health.routes()], redirect_slashes=False, default=NOT_FOUND)
         app: ASGIApp = HostGuard(router.app, allowed_hosts(config.server.host, public_url))
         if self._observer is not SILENT:
@@ -243,7 +243,7 @@ class Gateway:
         return LoadedConfig(app, agents, pipeline, tuple(each.source for each in sources.values()))
 
     async def _load_pages(
-        self, config: GatewayConfig, agents: Agents, auth: KeyHolders, serve_by: Callable[..., Pipeline]
+        self, config: GatewayConfig, pipeline: Pipeline, auth: KeyHolders, serve_by: Callable[..., Pipeline]
     ) -> ASGIApp:
         secret = await self._ledger.secret("ui-session")
 
@@ -255,8 +255,8 @@ class Gateway:
             folder = self._registry.recordings
             parts = Parts(
                 ledger=self._ledger,
-                agents=agents,
-                limits=serve_by(auth=auth).limits,
+                agents=pipeline.agents,
+                limits=pipeline.limits,
                 clock=self._clock,
                 drain=self.drain,
                 observer=self._observer,

@@ -133,8 +133,7 @@ class Breakers:
 
     def rest(self, agent: Agent, failure: AdapterError) -> int | None:
         """Seconds for which requests are refused; None where they are not, or where time does not mend the failure."""
-        breaker = self._of(agent)
-        return _seconds(breaker) if breaker is not None and breaker.refuses and not _is_answer(failure) else None
+        return None if _is_answer(failure) else self.left_alone(agent)
 
     def _of(self, agent: Agent) -> Breaker | None:
         """The breaker of the agent's backend. It is None when the adapter names no backend, because the failures of

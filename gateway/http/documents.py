@@ -19,7 +19,9 @@ from gateway.http.reply import JSON, Headers, Reply, rest_reply
 State = TypeVar("State")
 
 _MAX_AGE = 300
-_READ_ONLY = rest_reply(MethodNotAllowed("this address is read only"), allowed=("GET", "HEAD"))
+READS = ("GET", "HEAD")
+READ_ONLY = MethodNotAllowed("this address is read only")
+_READ_ONLY = rest_reply(READ_ONLY, allowed=READS)
 _CREDENTIALS = b"authorization, x-api-key, a2a-version, accept"
 
 
@@ -49,7 +51,7 @@ class CachedDocument:
         self._unchanged = Reply(b"", 304, headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] not in ("GET", "HEAD"):
+        if scope["method"] not in READS:
             await _READ_ONLY(scope, receive, send)
         elif _is_known(scope, self._etag, self._started):
             await self._unchanged(scope, receive, send)

@@ -6,14 +6,13 @@ from functools import partial
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.a2a.errors import MethodNotAllowed, NoSuchAddress
+from gateway.a2a.errors import NoSuchAddress
 from gateway.http.arrival import arrival_of
+from gateway.http.documents import READ_ONLY, READS
 from gateway.http.pipeline import Pipeline
 from gateway.http.reply import Reply, rest_reply
 
-_METHODS = ("GET", "HEAD")
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
-_READ_ONLY = MethodNotAllowed("this address is read only")
 _NOT_FOUND = rest_reply(NoSuchAddress("nothing stands at this address"))
 
 Page = Callable[[], bytes]
@@ -27,12 +26,12 @@ class MetricsPage(msgspec.Struct, frozen=True):
     pipeline: Pipeline
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refuse = partial(rest_reply, allowed=_METHODS)
+        refuse = partial(rest_reply, allowed=READS)
         await self.pipeline.respond(self._answer(scope), refuse, scope, receive, send)
 
     async def _answer(self, scope: Scope) -> ASGIApp:
-        if scope["method"] not in _METHODS:
-            raise _READ_ONLY
+        if scope["method"] not in READS:
+            raise READ_ONLY
         await self.pipeline.admit(arrival_of(scope), None, admin=True)
         return _reply(self.page)
 
@@ -45,8 +44,8 @@ class MetricsPort(msgspec.Struct, frozen=True):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] not in ("/metrics", "/"):
             answer: ASGIApp = _NOT_FOUND
-        elif scope["method"] not in _METHODS:
-            answer = rest_reply(_READ_ONLY, allowed=_METHODS)
+        elif scope["method"] not in READS:
+            answer = rest_reply(READ_ONLY, allowed=READS)
         else:
             answer = _reply(self.page)
         await answer(scope, receive, send)

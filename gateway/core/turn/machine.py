@@ -173,8 +173,8 @@ class TurnMachine:
         """The service call failed (or could not be made): FAILED with a text from the table.
 
         `retry_after`: seconds for which another message would fail as well. `usage`: the backend's report of tokens.
-        `words`: the request of the service call carried a message of the caller.
-        `stopped` as in `cancel`. `hint` as of AdapterError.
+        `words`: the request of the service call carried a message of the caller. `stopped` as in `cancel`. `hint` as of
+        AdapterError.
         """
         if self.ended:
             # The end that was decided before could not be stored.

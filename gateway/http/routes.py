@@ -26,7 +26,7 @@ from gateway.a2a.errors import NoSuchAddress
 from gateway.foundation.clock import Clock
 from gateway.http.admin import AdminAddress, admin_addresses
 from gateway.http.cards import Cards
-from gateway.http.documents import CachedDocument, LateDocument
+from gateway.http.documents import READS, CachedDocument, LateDocument
 from gateway.http.jsonrpc import JsonRpc
 from gateway.http.pipeline import Pipeline
 from gateway.http.reply import rest_reply
@@ -103,7 +103,7 @@ class _A2A(BaseRoute):
             return NOT_FOUND
         place = _place(scope["path"])
         match place.kind:
-            case "rpc" if place.agent is None and scope["method"] in ("GET", "HEAD"):
+            case "rpc" if place.agent is None and scope["method"] in READS:
                 return self.cards.serve_list
             case "rpc":
                 return partial(JsonRpc(self.pipeline).serve, place.agent)

@@ -20,6 +20,7 @@ from gateway.a2a.errors import (
     UnsupportedMediaType,
 )
 from gateway.http.arrival import arrival_of
+from gateway.http.documents import READS
 from gateway.http.headers import query
 from gateway.http.held import ClientGone
 from gateway.http.pipeline import Pipeline
@@ -107,7 +108,7 @@ class Site:
             return self._to_login(visit, address)
         if visit.identity is not None:
             line_of(visit.scope).principal = visit.identity.caller.principal
-        if visit.scope["method"] in ("GET", "HEAD"):
+        if visit.scope["method"] in READS:
             return await self._made_by(address.get, visit)
         if visit.scope["method"] != "POST" or address.post is None:
             raise MethodNotAllowed("this page does not do that")

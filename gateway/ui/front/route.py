@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.a2a.model import AgentCard
 from gateway.core.agents import Agents
 from gateway.http.cards import card_url, latest_change
-from gateway.http.documents import CachedDocument, LateDocument
+from gateway.http.documents import READS, CachedDocument, LateDocument
 from gateway.http.headers import HTML, names_html
 from gateway.http.reply import Headers
 from gateway.http.routes import CARDS_PATH, NOT_FOUND, OPENAPI_PATH
@@ -36,7 +36,7 @@ class FrontPage:
         self._document: LateDocument[tuple[AgentCard, ...]] = LateDocument(self._made, self._cards)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] in ("GET", "HEAD") and names_html(scope):
+        if scope["method"] in READS and names_html(scope):
             await self._document(scope, receive, send)
         else:
             await _NOT_FOUND(scope, receive, send)

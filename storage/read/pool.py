@@ -16,7 +16,7 @@ from gateway.ledger.port import Changed
 from gateway.ledger.tasks import PageLimits, TaskPage
 from storage.compiled import DATA_VERSION
 from storage.connection import OLDEST_USER
-from storage.errors import FAILURES, TextTooLong, read_failure, text_of, unavailable
+from storage.errors import FAILURES, TextTooLong, read_failure, text_of
 from storage.read.batched import BatchedReader, Job
 from storage.read.inline import InlineReader
 from storage.read.pages import task_page
@@ -53,13 +53,9 @@ class Readers:
         self._opened = 0
         self._threads: list[BatchedReader] = []
         self._closed = False
-        self._path = ""
-        self._busy_timeout_ms = 0
-        self._version_connection: sqlite3.Connection | None = None
 
     async def open(self, path: str, busy_timeout_ms: int) -> None:
         """Raises: LedgerUnavailable."""
-        self._path, self._busy_timeout_ms = path, busy_timeout_ms
         try:
             # All connections are opened before any thread starts: if one failed to open later, the threads would
             # outlive the event loop.
@@ -162,20 +158,9 @@ class Readers:
             await asyncio.sleep(_INTERVAL)
 
     async def _version(self) -> int:
-        """Raises: LedgerUnavailable."""
+        """From one connection always: only numbers of the same connection can be compared. Raises: LedgerUnavailable."""
         self._refuse_when_closed()
-        try:
-            return await asyncio.to_thread(self._data_version)
-        except FAILURES as error:
-            raise unavailable("the database could not be read", error) from error
-
-    def _data_version(self) -> int:
-        """Reads the data version on a separate connection that is used only for this purpose, because only numbers of
-        the same connection can be compared."""
-        if self._version_connection is None:
-            self._version_connection = _connect(self._path, self._busy_timeout_ms)
-        number: int = self._version_connection.execute(DATA_VERSION).fetchone()[0]
-        return number
+        return await self._batched.run(_data_version)
 
     async def close(self) -> None:
         """Waits for the reads under way."""
@@ -186,11 +171,14 @@ class Readers:
             self._inline.close()
         for reader in self._threads:
             await reader.close()
-        if self._version_connection is not None:
-            self._version_connection.close()
         for _ in range(self._opened):
             connection = await self._idle.get()
             await connection.close()
+
+
+def _data_version(connection: sqlite3.Connection) -> int:
+    number: int = connection.execute(DATA_VERSION).fetchone()[0]
+    return number
 
 
 async def _begin(connection: aiosqlite.Connection) -> None:

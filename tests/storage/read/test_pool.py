@@ -147,6 +147,18 @@ async def test_reads_without_memory_are_unavailable_once(short_of_memory_for: li
     assert await anext(readers.changes(always)) is None
 
 
+async def test_commits_are_looked_for_on_a_connection_that_closes_with_the_others(
+    path: Path, readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = readers.changes(always)
+    with monkeypatch.context() as none_is_opened:
+        none_is_opened.delattr(sqlite3, "connect")
+        assert await anext(changes) is None
+    add_one(path)
+    assert await anext(changes) is None
+    await changes.aclose()
+
+
 async def test_commits_are_looked_for_only_while_changes_are_wanted(path: Path, readers: Readers) -> None:
     wanted, looks = asyncio.Event(), 0
 

@@ -83,7 +83,7 @@ class ServiceCallLoop(msgspec.Struct):
         while True:
             try:
                 if context.thread.lost:
-                    raise AdapterError(ErrorClass.HANDLE_EXPIRED, "the handle was lost in an earlier turn")
+                    raise AdapterError(ownership.LOST_BEFORE, "the handle was lost in an earlier turn")
                 with context.runtime.service_call(run.agent) as sent:
                     if again is not None and isinstance(adapter, CanResume):
                         return await self._listen(adapter.resume(self._goes_on(request), again), sent)

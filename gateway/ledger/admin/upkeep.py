@@ -118,7 +118,8 @@ class OpenToolFacts(msgspec.Struct, frozen=True):
 
 
 class FailedTurn(msgspec.Struct, frozen=True):
-    """A turn that failed; `call` is its last service call, and `error_class` the error of that."""
+    """A turn that failed; `call` is its last service call, and `error_class` the error of that. `correlation_id` is told to
+    its caller, and names it in the log."""
 
     turn: str
     task: str
@@ -131,6 +132,7 @@ class FailedTurn(msgspec.Struct, frozen=True):
     error_class: str | None
     accepted_at: int
     ended_at: int
+    correlation_id: str | None = None
 
 
 class FailureKey(msgspec.Struct, frozen=True, array_like=True):
@@ -150,7 +152,8 @@ class Failures(msgspec.Struct, frozen=True):
 
 
 class BrokenThread(msgspec.Struct, frozen=True):
-    """A live thread that is lost or unsynced; `turn` and `task` are its latest."""
+    """A live thread that is lost or unsynced; `turn` and `task` are its latest. `since` is the time at which the first of its
+    turns failed because of the loss, at most 100 turns back, or at which the latest was accepted."""
 
     thread: str
     context: str
@@ -160,7 +163,7 @@ class BrokenThread(msgspec.Struct, frozen=True):
     handle: str | None
     turn: str | None
     task: str | None
-    accepted_at: int | None
+    since: int | None
 
 
 class OpenCount(msgspec.Struct, frozen=True):
@@ -173,7 +176,7 @@ class OpenCount(msgspec.Struct, frozen=True):
 
 
 class FailureFact(msgspec.Struct, frozen=True):
-    """A turn that failed lately. `latest`: its thread has no later one."""
+    """A turn that failed lately. `number` is its place in its thread; `latest`: there is no later one."""
 
     agent: str
     failure_class: str | None
@@ -182,6 +185,8 @@ class FailureFact(msgspec.Struct, frozen=True):
     context: str
     ended_at: int
     latest: bool
+    number: int
+    correlation_id: str | None
 
 
 class CallTime(msgspec.Struct, frozen=True):

@@ -280,9 +280,7 @@ class AdminUpkeepTests:
         for number, ended in ((2, 2500), (3, 2900)):
             names = {"task": f"task-{number}", "turn": f"turn-{number}"}
             call = replace(PREPARE, **names, service_call=f"call-{number}", generation=number, event=None, now=ended)
-            failed = replace(
-                FAIL, turn=names["turn"], service_call=call.service_call, generation=number + 1, items=()
-            )
+            failed = replace(FAIL, turn=names["turn"], service_call=call.service_call, generation=number + 1, items=())
             end = replace(_FAILED_END, **names, failure_class="handle-expired", events=None, now=ended)
             turn = replace(FOLLOW_UP, **names, new_task=True, event=None)
             await ledger.commit(turn, call, failed, end)
@@ -300,7 +298,7 @@ class AdminUpkeepTests:
             [found] = (await ledger.admin.deliveries("acme", where)).deliveries
             same((found.task, found.id, found.context, found.principal), ("task-1", "config-1", "context-1", "ada"))
             same((found.next_event, found.last_event, found.attempts, found.due_at), (due.next_event, 5, 1, 9000))
-            same((found.host, found.state, len(found.last_error or "")), ("hook.example", PushState.ACTIVE, 200))
+            same((found.receiver, found.state, len(found.last_error or "")), ("hook.example/", PushState.ACTIVE, 200))
             same((await ledger.admin.deliveries("other", where)).deliveries, ())
             same((await ledger.admin.deliveries("acme", where, DeliveryKey(500, "task-1", "config-1"))).deliveries, ())
         same(len((await ledger.admin.deliveries("acme", DeliveryFilter.STUCK, task="task-1")).deliveries), 1)

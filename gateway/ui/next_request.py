@@ -86,7 +86,8 @@ async def _course(visit: Visit, agent: Agent | None, thread: ThreadRecord) -> Co
     """What the next message would do before anything is sent."""
     if agent is None:
         return Course(
-            thread, refusal="The agent is not in the configuration any more: its messages are refused, and nothing is sent."
+            thread,
+            refusal="The agent is not in the configuration any more: its messages are refused, and nothing is sent.",
         )
     try:
         check_owner(agent, thread)

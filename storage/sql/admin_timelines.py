@@ -39,7 +39,9 @@ def _edge_of_log(value: ColumnElement[int]) -> ColumnElement[int]:
 
 
 _LATEST_FAILURE = limited(
-    select(CORRELATION_ID).where(turn.c.task == task.c.id, turn.c.status == word("failed")).order_by(turn.c.number.desc())
+    select(CORRELATION_ID)
+    .where(turn.c.task == task.c.id, turn.c.status == word("failed"))
+    .order_by(turn.c.number.desc())
 ).scalar_subquery()
 
 ADMIN_TASK = (

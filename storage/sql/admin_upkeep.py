@@ -253,7 +253,7 @@ def _deliveries(*conditions: ColumnElement[bool] | TextClause) -> Select[Any]:
         *some(push_config, "task", "id"),
         *some(context, "id", "principal"),
         *some(task, "agent", "state"),
-        *some(push_config, "url", "host", "state", "next_event"),
+        *some(push_config, "url", "state", "next_event"),
         _LAST_EVENT,
         *some(push_config, "due_at", "attempts"),
         func.substr(push_config.c.last_error, ONE, literal_column("200")),

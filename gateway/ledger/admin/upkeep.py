@@ -1,6 +1,7 @@
 """What is wrong, late or given up, for operators. Law: as in `contexts`."""
 
 from enum import StrEnum
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -27,7 +28,8 @@ class DeliveryKey(msgspec.Struct, frozen=True, array_like=True):
 
 class Delivery(msgspec.Struct, frozen=True):
     """A push configuration and its progress. `next_event` is delivered next, `last_event` is the latest of the task. `due_at`
-    None: nothing is due. `last_error` is cut to 200 characters. `url` may hold secrets of the caller's: pages show `host`."""
+    None: nothing is due. `last_error` is cut to 200 characters. `url` may hold secrets of the caller's: pages show the
+    `receiver`."""
 
     task: str
     id: str
@@ -36,7 +38,6 @@ class Delivery(msgspec.Struct, frozen=True):
     agent: str
     task_state: TaskState
     url: str
-    host: str
     state: PushState
     next_event: int
     last_event: int
@@ -44,6 +45,12 @@ class Delivery(msgspec.Struct, frozen=True):
     attempts: int
     last_error: str | None
     created_at: int
+
+    @property
+    def receiver(self) -> str:
+        """Host, port and path of the URL."""
+        parts = urlsplit(self.url)
+        return f"{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 class Deliveries(msgspec.Struct, frozen=True):

@@ -255,7 +255,9 @@ def _turn(row: Row) -> ThreadTurn:
     turn, number, task, state, visible, status, failure, displaced, tries, accepted, started, ended, failed, piece = row
     place, times = (turn, number, task, TaskState(state), bool(visible)), (accepted, started, ended)
     words = first_text(piece, _SHORT_WORDS)
-    return ThreadTurn(*place, TurnStatus(status), failure, bool(displaced), tries, *times, correlation_id(failed), words)
+    return ThreadTurn(
+        *place, TurnStatus(status), failure, bool(displaced), tries, *times, correlation_id(failed), words
+    )
 
 
 def _step(row: Row) -> HandleStep:

@@ -191,8 +191,8 @@ def _failure(row: Row) -> FailureFact:
 
 
 def _delivery(row: Row) -> Delivery:
-    task, config, context, principal, agent, task_state, url, host, state, *rest = row
-    states = TaskState(task_state), url, host, PushState(state)
+    task, config, context, principal, agent, task_state, url, state, *rest = row
+    states = TaskState(task_state), url, PushState(state)
     return Delivery(task, config, context, principal, agent, *states, *rest)
 
 

@@ -100,9 +100,9 @@ class Replayed(msgspec.Struct, frozen=True):
 class HealthOfAgent(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """How an agent stands. `state` is `ok`, `silent` (nothing has come for 30 s of `silent_calls` of its `open_calls`), `down`
     (its backend was not there several times in a row; the next request tells whether it is there again) or `left-alone`
-    (nothing is asked of it for `asked_again_in` seconds more). It has been so `since` a time. The turns are those of all callers
-    of the tenant; `failed_turns` are of the last hour. `first_event` is the median of the milliseconds to the first event of an
-    answer, over the latest turns."""
+    (nothing is asked of it for `asked_again_in` seconds more). It has been so `since` a time. The turns are those of all
+    callers of the tenant; `failed_turns` are of the last hour. `first_event` is the median of the milliseconds to the first
+    event of an answer, over the latest turns."""
 
     agent: str
     state: Literal["ok", "silent", "down", "left-alone"]

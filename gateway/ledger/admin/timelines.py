@@ -26,7 +26,7 @@ class TaskHead(msgspec.Struct, frozen=True):
     created_at: int
     first_event: int
     last_event: int
-    correlation_id: str | None = None
+    correlation_id: str | None
 
 
 class TurnHead(msgspec.Struct, frozen=True):

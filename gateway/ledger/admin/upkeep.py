@@ -139,7 +139,7 @@ class FailedTurn(msgspec.Struct, frozen=True):
     error_class: str | None
     accepted_at: int
     ended_at: int
-    correlation_id: str | None = None
+    correlation_id: str | None
 
 
 class FailureKey(msgspec.Struct, frozen=True, array_like=True):

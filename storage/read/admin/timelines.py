@@ -185,7 +185,7 @@ def _timeline(
 def _head(row: Row) -> TaskHead:
     task, context, context_id, tenant, principal, agent, visible, state, *rest, failed = row
     place = (task, context, context_id, tenant, principal, agent)
-    return TaskHead(*place, bool(visible), TaskState(state), *rest, correlation_id(failed))
+    return TaskHead(*place, bool(visible), TaskState(state), *[*rest, correlation_id(failed)])
 
 
 def _turn(row: Row) -> TurnHead:

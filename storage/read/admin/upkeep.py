@@ -121,7 +121,7 @@ class UpkeepQueries:
             rows, edge = await self._readers.scan_all(
                 (compiled.ADMIN_FAILED, values), (compiled.ADMIN_FAILED_EDGE, values)
             )
-            found += [FailedTurn(*row[:-1], correlation_id(row[-1])) for row in rows]
+            found += [FailedTurn(*[*row[:-1], correlation_id(row[-1])]) for row in rows]
             if len(found) > limit:
                 last = found[limit - 1]
                 return Failures(tuple(found[:limit]), FailureKey(last.ended_at, last.turn))

@@ -121,12 +121,16 @@ async def test_a_turn_that_failed_is_told_with_its_reason(visitor: Visitor, gate
     page = await visitor.open("/ui/agents/broken")
     assert "Turns that failed" in page
     assert page.count("The agent's backend failed. backend-failed") == 3
+    assert page.count("correlation id") == 3
     assert "The last call" not in page
     assert "recorded exchange" not in page
     assert f"/ui/tasks/{task['id']}" in visitor.html
     assert "failed" in await visitor.open("/ui/contexts?standing=failed")
     assert len(set(links(visitor, "/ui/contexts/"))) == 1
-    assert "failed" in await visitor.open(f"/ui/tasks/{task['id']}?show=problems")
+    [told] = re.findall(r"correlation id (\w+)", task["status"]["message"]["parts"][0]["text"])
+    for path in ("/ui/", f"/ui/tasks/{task['id']}?show=problems", links(visitor, "/ui/contexts/")[0]):
+        assert f"correlation id {told}" in await visitor.open(path), path
+    assert (await visitor.follow(f"/ui/go?id={told}")).startswith(f"/ui/tasks/{task['id']}#turn-")
 
 
 async def test_the_heading_of_a_conversation_says_how_its_latest_turn_ended(visitor: Visitor, gateway: Local) -> None:

@@ -17,7 +17,7 @@ from gateway.ledger.admin.timelines import (
 )
 from gateway.ledger.states import ServiceCallStatus, ToolCallStatus, TurnStatus
 from gateway.ui.rendering import render_rows
-from gateway.ui.tasks import TaskView
+from gateway.ui.tasks import ROWS, TaskView
 from gateway.ui.timeline import FOLD, Row, chosen, folded, rows, scale_of, totals, with_bars
 
 NOW = 1_000_000
@@ -96,7 +96,7 @@ def timeline(*found: Any, state: TaskState = TaskState.COMPLETED) -> Timeline:
     def of(kind: type) -> tuple[Any, ...]:
         return tuple(each for each in found if isinstance(each, kind))
 
-    task = TaskHead("task", "row", "c-1", "", "ada", "a", True, state, 5000, 1000, 1, 9)
+    task = TaskHead("task", "row", "c-1", "", "ada", "a", True, state, 5000, 1000, 1, 9, None)
     turns = of(TurnHead)
     return Timeline(
         task, turns, of(MessageHead), of(CallHead), of(ToolHead), of(ItemHead), of(Note), len(turns), None, frozenset()
@@ -215,7 +215,10 @@ def test_a_tool_that_runs_counts_until_now() -> None:
     asks = tool(1, status=ToolCallStatus.PENDING_APPROVAL, started_at=None, ended_at=None)
     ended = tool(2, started_at=1050, ended_at=1150)
     lost = tool(3, status=ToolCallStatus.INTERRUPTED, started_at=1050, ended_at=None)
-    assert totals(timeline(turn(status=TurnStatus.RUNNING, ended_at=None), call(0), runs, asks, ended, lost), NOW).tools == 4100
+    assert (
+        totals(timeline(turn(status=TurnStatus.RUNNING, ended_at=None), call(0), runs, asks, ended, lost), NOW).tools
+        == 4100
+    )
 
 
 def test_a_turn_that_failed_has_its_correlation_id_with_its_reason() -> None:
@@ -225,21 +228,21 @@ def test_a_turn_that_failed_has_its_correlation_id_with_its_reason() -> None:
 
 
 def test_rows_of_tools_are_short_enough_for_a_page_of_them() -> None:
-    """The bound of a page is 250 KB, and a page has two hundred rows."""
+    """The bound of a page is 250 KB."""
     name = "01998c1e-7f00-7abc-8def-{:012}"
     tools = [
         tool(
             number, id=name.format(number), external_id=f"call_{number:024}", server="https://tools.example/mcp",
             approval_required=True, decision="approved", answered_by="ada", asked_at=1000, started_at=2500, ended_at=4000,
         )
-        for number in range(200)
+        for number in range(ROWS)
     ]  # fmt: skip
     found = timeline(turn(), call(0), *tools)
     found = replace(found, task=replace(found.task, id=name.format(0)))
     on = scale_of(found, NOW)
     shown = tuple(with_bars(chosen(rows(found, NOW), "tools", ""), on, {each.id: each for each in tools}))
     previews = {row.id: '{"city": "' + "x" * 190 for row in shown}
-    view = TaskView(found.task, found, shown, previews, on, totals(found, NOW), "", 200, 0, (), frozenset())
+    view = TaskView(found.task, found, shown, previews, on, totals(found, NOW), "", ROWS, 0, (), frozenset())
     html = render_rows(view.rows, view)
-    assert len(html) == 1 + 200
+    assert len(html) == 1 + ROWS
     assert sum(map(len, html.values())) < 235_000

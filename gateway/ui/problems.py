@@ -32,12 +32,18 @@ def grouped(problems: Iterable[Problem]) -> Iterator[Told]:
     conversations."""
     groups: dict[tuple[ProblemKind, str, str], list[Problem]] = {}
     for problem in problems:
-        same = problem.subject if problem.kind in _BY_SUBJECT else ""
-        groups.setdefault((problem.kind, problem.agent, same), []).append(problem)
+        groups.setdefault((problem.kind, problem.agent, _same(problem)), []).append(problem)
     for group in groups.values():
         oldest = min(group, key=lambda problem: (problem.since is None, problem.since or 0))
         first, others = told(oldest), [told(problem) for problem in group if problem is not oldest]
         yield replace(first, like=tuple(others[:_NAMED]), number=len(group))
+
+
+def _same(problem: Problem) -> str:
+    """What problems of one kind and agent have to have in common."""
+    if problem.kind is ProblemKind.FAILING:
+        return problem.detail or ""
+    return problem.subject if problem.kind in _BY_SUBJECT else ""
 
 
 _BY_SUBJECT = frozenset({ProblemKind.BREAKER, ProblemKind.SLOW, ProblemKind.STOPPED, ProblemKind.BEHIND})

@@ -56,8 +56,9 @@ def test_what_is_the_same_of_many_conversations_is_one_line_since_the_first_of_t
 
 def test_what_differs_is_not_one_line() -> None:
     slow = problem(ProblemKind.SLOW)
-    others = [replace(slow, agent="b"), replace(slow, subject="other"), problem(ProblemKind.LOST)]
-    assert [each.number for each in grouped([slow, *others])] == [1, 1, 1, 1]
+    failing = problem(ProblemKind.FAILING)
+    others = [replace(slow, agent="b"), replace(slow, subject="other"), failing, replace(failing, detail="other")]
+    assert [each.number for each in grouped([slow, *others])] == [1, 1, 1, 1, 1]
 
 
 def test_of_very_many_the_first_are_told_one_by_one() -> None:

@@ -13,6 +13,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from gateway.app import build
+from gateway.app.agent_health import read_health
 from gateway.app.approvals import refuse_misfits
 from gateway.app.pages import Pages, pages_wanted
 from gateway.app.reload import LoadedConfig, ReloadableApp
@@ -230,6 +231,7 @@ class Gateway:
             transfer=self._transfer,
             push_configs=push.configs if push is not None else None,
             jwks=build.published_keys(config, push),
+            read_health=partial(read_health, self._ledger, self.runner.runtime, agents),
         )
         if self._metrics is not None and config.metrics.path is not None:
             served.append(Route(config.metrics.path, MetricsPage(self._metrics.page, pipeline)))

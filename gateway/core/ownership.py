@@ -107,6 +107,10 @@ def contradiction(wanted: str | None, declared: Ownership, policies: AgentPolici
 # --- epochs -----------------------------------------------------------------------------------------------------------
 
 
+LOST_BEFORE = ErrorClass.HANDLE_EXPIRED
+"""The error of each message to a thread that an earlier turn has found lost."""
+
+
 def rebuild_ownership(
     kind: ErrorClass, thread: ThreadRecord, declared: Ownership, policies: AgentPolicies, *, stuck: bool = False
 ) -> Ownership | None:

@@ -232,10 +232,16 @@ class CommandExecutor:
         def stored() -> None:
             self._context.held.apply(points)
             self._run.live.count(points)
+            self._tell_of_loss(points)
             if any(isinstance(point, Complete) for point in points):
                 self._run.end_call(completed=True)
 
         await self._commit(lambda row: (*appended(row), *points), None, stored, points)
+
+    def _tell_of_loss(self, points: list[CommitPoint]) -> None:
+        """A thread is marked as lost once, however many messages it gets afterwards."""
+        if any(isinstance(point, MarkHandleLost) for point in points):
+            self._context.runtime.observer.handle_lost(self._run.agent.name, rebuilt=False)
 
     async def _pause(self, wait: commands.Wait) -> None:
         live, turn, held, holder = self._run.live, self._run.turn, self._context.held, self._context.runtime.holder
@@ -285,6 +291,7 @@ class CommandExecutor:
             live.apply(update)
             output.usage = spent
             held.apply(points)
+            self._tell_of_loss(points)
             if releases:
                 held.leased = False
             if back or withdraws:

@@ -23,7 +23,7 @@ from gateway.engine.adapter_secrets import AdapterSecrets
 from gateway.engine.changes import Changes
 from gateway.engine.under_way import UnderWay
 from gateway.foundation.clock import Clock
-from gateway.foundation.retry import COOLDOWN, ORDINARY, Breaker
+from gateway.foundation.retry import COOLDOWN, ORDINARY, Breaker, Outage
 from gateway.ledger.calls import Prepare
 from gateway.ledger.leases import Heartbeat
 from gateway.ledger.port import Ledger
@@ -111,9 +111,8 @@ class Breakers:
         return BackendRequest(agent, self._of(agent))
 
     def observed(self, agent: Agent, observer: Observer, calls: UnderWay) -> BackendRequest:
-        """The same for a try of a service call, of which the observer hears. It is one of `calls` if there is an observer."""
-        watched = None if observer is SILENT else calls
-        return BackendRequest(agent, self._of(agent), observer, self._clock.monotonic, watched)
+        """The same for a try of a service call, which is one of `calls`, and of which the observer hears."""
+        return BackendRequest(agent, self._of(agent), observer, self._clock.monotonic, calls)
 
     def reachable(self) -> Iterator[tuple[tuple[str, ...], float]]:
         """Each backend that was asked, by its address, and 0 where requests are refused, else 1."""
@@ -126,14 +125,15 @@ class Breakers:
         breaker = self._of(agent)
         return breaker is not None and breaker.refuses
 
-    def left_alone(self, agent: Agent) -> int | None:
-        """Seconds until its backend is asked again; None where it is asked."""
+    def outage(self, agent: Agent) -> Outage | None:
+        """That of its backend; None where it counts as there."""
         breaker = self._of(agent)
-        return _seconds(breaker) if breaker is not None and breaker.refuses else None
+        return None if breaker is None else breaker.outage
 
     def rest(self, agent: Agent, failure: AdapterError) -> int | None:
         """Seconds for which requests are refused; None where they are not, or where time does not mend the failure."""
-        return None if _is_answer(failure) else self.left_alone(agent)
+        breaker = self._of(agent)
+        return None if breaker is None or not breaker.refuses or _is_answer(failure) else _seconds(breaker)
 
     def _of(self, agent: Agent) -> Breaker | None:
         """The breaker of the agent's backend. It is None when the adapter names no backend, because the failures of

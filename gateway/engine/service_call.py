@@ -83,7 +83,7 @@ class ServiceCallLoop(msgspec.Struct):
         while True:
             try:
                 if context.thread.lost:
-                    raise AdapterError(ErrorClass.HANDLE_EXPIRED, "the handle was lost in an earlier turn")
+                    raise AdapterError(ownership.LOST_BEFORE, "the handle was lost in an earlier turn")
                 with context.runtime.service_call(run.agent) as sent:
                     if again is not None and isinstance(adapter, CanResume):
                         return await self._listen(adapter.resume(self._goes_on(request), again), sent)
@@ -263,8 +263,6 @@ class ServiceCallLoop(msgspec.Struct):
             return again if made is None else await self._in_conversation(made, again)
         following = ownership.rebuild_ownership(error.kind, thread, declared, run.agent.policies, stuck=stuck)
         if following is None or self._has_said:
-            if error.kind in HANDLE_LOST and thread.handle is not None:
-                runtime.observer.handle_lost(run.agent.name, rebuilt=False)
             raise error
         return await self._rebuild(error, following)
 
@@ -335,7 +333,7 @@ class ServiceCallLoop(msgspec.Struct):
         if not ownership.is_complete(await runtime.ledger.history(context.thread.id, unsent_only=False)):
             log.warning("thread.not-rebuilt", task=run.live.id, thread=context.thread.id, reason="shadow with gaps")
             raise error
-        failed = self._failed(error)
+        failed, was_lost = self._failed(error), context.thread.lost
         closed, now = runtime.clock.row_id(), runtime.clock.now()
         begin = ownership.epoch(context.thread, closed, following, why=error.kind, now=now)
         thread = ownership.apply_point(context.thread, begin)
@@ -354,7 +352,7 @@ class ServiceCallLoop(msgspec.Struct):
         await run.live.journal.commit(lambda row: (*appended(row), *failed, begin, prepare), None, stored)
         if run.spans is not None:
             run.spans.tried(error.kind)
-        if error.kind in HANDLE_LOST:
+        if error.kind in HANDLE_LOST and not was_lost:
             runtime.observer.handle_lost(run.agent.name, rebuilt=True)
         log.warning("thread.rebuilt", agent=run.agent.name, task=run.live.id, failure=error.kind, detail=error.detail)
         return await self._preparation.request()

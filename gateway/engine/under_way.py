@@ -1,4 +1,5 @@
-"""What has begun in this process and not ended, by a name of the configuration: for gauges, which are read at a scrape."""
+"""What has begun in this process and not ended, by a name of the configuration: for gauges, which are read at a scrape, and
+for the health of agents."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -32,6 +33,11 @@ class UnderWay:
         """How many are open, by name."""
         for name, number in Counter(name for name, _ in self._open.values()).items():
             yield (name,), number
+
+    def silences(self, name: str) -> tuple[float, ...]:
+        """The seconds since each one of this name began, or was heard of."""
+        now = self._monotonic()
+        return tuple([now - since for each, since in self._open.values() if each == name])
 
     def longest(self) -> Iterator[tuple[Labels, float]]:
         """The seconds since the one of each name that has been silent longest began, or was heard of."""

@@ -4,6 +4,7 @@ Law: pure. Each caller keeps its own figures, and supplies its own random number
 table.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,6 +63,15 @@ def _date(text: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A target that counts as down has `lasted` so many seconds, and is left alone for `rest` more, in whole ones; 0: the next
+    request is its trial, or a trial runs."""
+
+    lasted: float
+    rest: int
+
+
 @dataclass(slots=True)
 class Breaker:
     """Leaves a target that is down alone for a cooldown, and then asks it once; only an answer admits the other requests again.
@@ -79,6 +89,14 @@ class Breaker:
     _trial: int = ORDINARY
     _trying: bool = False
     _openings: int = 0
+    _down_since: float = 0.0
+
+    @property
+    def outage(self) -> Outage | None:
+        """None while the target counts as there."""
+        if self._until is None:
+            return None
+        return Outage(self.monotonic() - self._down_since, math.ceil(self.rest))
 
     @property
     def refuses(self) -> bool:
@@ -114,6 +132,7 @@ class Breaker:
                 self._failed.popleft()
             if len(self._failed) < self.failures or now - self._failed[0] > WINDOW:
                 return False
+            self._down_since = self._failed[0]
         elif not self._is_trial(number):
             return False
         self._failed.clear()

@@ -1,4 +1,5 @@
-"""The admin API, beside A2A: operations on whole contexts and on push deliveries. Law: a caller reaches only its own data.
+"""The admin API, beside A2A: operations on whole contexts and on push deliveries, and the health of the agents. Law: a caller
+reaches only its own data, and of that of others nothing but numbers.
 
 /admin/api/v1/contexts/{context}?agent=NAME  GET: the context as a document, for another gateway to import
                                              DELETE: the context and everything in it; 204, or 404
@@ -7,6 +8,7 @@
                                              agent's backend; 201 with its id
 /admin/api/v1/push                           GET: the caller's push configurations that are not done, the latest first
 /admin/api/v1/push:replay                    POST {taskId, id?}: stopped deliveries continue where they stopped
+/admin/api/v1/health                         GET: how each agent stands at its backend, and how many turns it has
 
 Handles go in and out here, and a handle opens any conversation of a backend. Where callers authenticate, these addresses
 require an admin key. No secret of a push configuration goes out.
@@ -14,7 +16,7 @@ require an admin key. No secret of a push configuration goes out.
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -95,6 +97,36 @@ class Replayed(msgspec.Struct, frozen=True):
     replayed: int
 
 
+class HealthOfAgent(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How an agent stands. `state` is `ok`, `silent` (nothing has come for 30 s of `silent_calls` of its `open_calls`), `down`
+    (its backend was not there several times in a row; the next request tells whether it is there again) or `left-alone`
+    (nothing is asked of it for `asked_again_in` seconds more). It has been so `since` a time. The turns are those of all
+    callers of the tenant; `failed_turns` are of the last hour. `first_event` is the median of the milliseconds to the first
+    event of an answer, over the latest turns."""
+
+    agent: str
+    state: Literal["ok", "silent", "down", "left-alone"]
+    open_calls: int
+    silent_calls: int
+    running_turns: int
+    queued_turns: int
+    waiting_turns: int
+    failed_turns: int
+    since: str | None = None
+    asked_again_in: int | None = None
+    first_event: float | None = None
+
+
+class HealthOfAgents(msgspec.Struct, frozen=True):
+    """What a backend counts as, and whether a call is silent in the middle of its answer, is told as the process that answers
+    knows it."""
+
+    agents: list[HealthOfAgent]
+
+
+ReadHealth = Callable[[Caller], Awaitable[HealthOfAgents]]
+
+
 class Action(msgspec.Struct, frozen=True, kw_only=True):
     """What an HTTP method does at an address. `query` are the parameters of its URL, which may be left out; `body` is the type
     of what is read, `answer` that of what is sent with `status`; None for nothing. `refusals` are errors of its own."""
@@ -128,13 +160,19 @@ class AdminAddress(msgspec.Struct, frozen=True):
 
 
 def admin_addresses(
-    pipeline: Pipeline, contexts: Contexts | None, transfer: ContextTransfer | None, push_configs: PushConfigs | None
+    pipeline: Pipeline,
+    contexts: Contexts | None,
+    transfer: ContextTransfer | None,
+    push_configs: PushConfigs | None,
+    read_health: ReadHealth | None,
 ) -> list[AdminAddress]:
     found: dict[str, dict[str, Action]] = {}
     if contexts is not None and transfer is not None:
         found |= _ContextAdmin(pipeline, contexts, transfer).actions()
     if push_configs is not None:
         found |= _PushAdmin(pipeline, push_configs).actions()
+    if read_health is not None:
+        found |= _HealthAdmin(pipeline, read_health).actions()
     return [AdminAddress(f"{_API}{path}", pipeline, actions) for path, actions in found.items()]
 
 
@@ -262,6 +300,22 @@ class _PushAdmin(_Admin, frozen=True):
         replayed = await self.configs.replay(admitted.caller, wanted.task_id, wanted.id)
         admitted.audited("push.replayed", target=Target(task=wanted.task_id, push=wanted.id or ""))
         return _reply(Replayed(replayed))
+
+
+class _HealthAdmin(_Admin, frozen=True):
+    read: ReadHealth
+
+    def actions(self) -> dict[str, dict[str, Action]]:
+        health = Action(
+            perform=self.health,
+            name="GetHealth",
+            summary="Tells how each agent stands at its backend, and how many turns it has",
+            answer=HealthOfAgents,
+        )
+        return {"/health": {"GET": health}}
+
+    async def health(self, scope: Scope, receive: Receive) -> ASGIApp:
+        return _reply(await self.read((await self._admit(scope)).caller))
 
 
 T = TypeVar("T", bound=_Texts)

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.a2a.errors import NoSuchAddress
 from gateway.foundation.clock import Clock
-from gateway.http.admin import AdminAddress, admin_addresses
+from gateway.http.admin import AdminAddress, ReadHealth, admin_addresses
 from gateway.http.cards import Cards
 from gateway.http.documents import READS, CachedDocument, LateDocument
 from gateway.http.jsonrpc import JsonRpc
@@ -56,11 +56,12 @@ def routes(
     transfer: ContextTransfer | None = None,
     push_configs: PushConfigs | None = None,
     jwks: bytes | None = None,
+    read_health: ReadHealth | None = None,
 ) -> list[BaseRoute]:
     """The routes of both HTTP bindings, the cards, the admin API, and the description of all of it."""
     started = datetime.fromtimestamp(clock.now() / 1000, UTC)
     cards = Cards(pipeline.agents, public_url, started)
-    admin = admin_addresses(pipeline, contexts, transfer, push_configs)
+    admin = admin_addresses(pipeline, contexts, transfer, push_configs, read_health)
     described = LateDocument(lambda _: _described(pipeline, public_url, admin, started), lambda: None)
     found: list[BaseRoute] = [
         _A2A(pipeline, cards),

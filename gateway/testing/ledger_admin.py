@@ -298,12 +298,12 @@ class AdminContextTests:
         await ledger.commit(*FIRST_TURN)
         key = ApiKey(digest_of("k"), "bot", "a2agw_abcdef", "ada", "acme", admin=True, created_at=1)
         await ledger.commit(IssueKey(key))
-        task = Place(PlaceKind.TASK, "task-1", "context-1", "echo", "task-1")
-        in_turn = Place(PlaceKind.TURN, "turn-1", "context-1", "echo", "task-1", "turn-1")
+        task = Place(PlaceKind.TASK, "task-1", "context-1", "echo", "task-1", principal="ada")
+        in_turn = Place(PlaceKind.TURN, "turn-1", "context-1", "echo", "task-1", "turn-1", "ada")
         for wanted, place in (
-            ("context-1", Place(PlaceKind.CONTEXT, "context-1", "context-1")),
-            ("public-1", Place(PlaceKind.CONTEXT, "context-1", "context-1")),
-            ("thread-1", Place(PlaceKind.THREAD, "thread-1", "context-1", "echo")),
+            ("context-1", Place(PlaceKind.CONTEXT, "context-1", "context-1", principal="ada")),
+            ("public-1", Place(PlaceKind.CONTEXT, "context-1", "context-1", principal="ada")),
+            ("thread-1", Place(PlaceKind.THREAD, "thread-1", "context-1", "echo", principal="ada")),
             ("task-1", task),
             ("turn-1", in_turn),
             ("m", replace(in_turn, kind=PlaceKind.MESSAGE)),

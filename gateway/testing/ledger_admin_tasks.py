@@ -3,12 +3,14 @@
 import msgspec
 from msgspec.structs import replace
 
-from gateway.a2a.model import Part, TaskState
+from gateway.a2a.model import Message, Part, Role, TaskState
+from gateway.ledger.admin.contexts import PlaceKind, ThreadTurn
 from gateway.ledger.admin.timelines import Body, BodyKey, EventLine, Timeline
 from gateway.ledger.admin.upkeep import (
     CallTime,
     DeliveryFilter,
     DeliveryKey,
+    FailedTurn,
     FailureFact,
     FailureKey,
     HandleDeletion,
@@ -63,6 +65,11 @@ _FAILED: tuple[CommitPoint, ...] = (
     APPEND,
 )
 _FAILED_END = replace(FINISH, status=TurnStatus.FAILED, failure_class="timed-out", state=TaskState.FAILED)
+
+
+async def _failures_and_turns(ledger: Ledger) -> tuple[tuple[FailedTurn, ...], tuple[ThreadTurn, ...]]:
+    failures, turns = await ledger.admin.failures("acme"), await ledger.admin.turns("acme", "thread-1")
+    return failures.turns, () if turns is None else turns.turns
 
 
 async def _timeline(ledger: Ledger, task: str = "task-1", after: int = 0) -> Timeline:
@@ -234,7 +241,8 @@ class AdminUpkeepTests:
         now = ledger.now()
         await ledger.commit(*_FAILED, replace(_FAILED_END, now=now))
         found = await ledger.admin.overview("acme")
-        same(found.failures, (FailureFact("echo", "timed-out", "task-1", "thread-1", "context-1", now, latest=True),))
+        told = FailureFact("echo", "timed-out", "task-1", "thread-1", "context-1", now, True, 1, None)
+        same(found.failures, (told,))
         page = await ledger.admin.failures("acme")
         [failed] = page.turns
         same((failed.turn, failed.failure_class, failed.error_class), ("turn-1", "timed-out", "timed-out"))
@@ -244,11 +252,41 @@ class AdminUpkeepTests:
         same((await ledger.admin.failures("other")).turns, ())
         same((await ledger.admin.failures("acme", before=FailureKey(now, "turn-1"))).turns, ())
 
+    async def test_the_correlation_id_of_a_failure_is_told_with_it_and_leads_to_it(self, ledger: Ledger) -> None:
+        words = Part(text='said "correlationId":"ffff"')
+        told_as = {"correlationId": "c0ffee", "errorClass": "timed-out"}
+        message = Message(message_id="m-9", role=Role.AGENT, parts=(words,), metadata=told_as)
+        now = ledger.now()
+        await ledger.commit(*_FAILED, replace(_FAILED_END, message=message, now=now))
+        [failed], [turn] = await _failures_and_turns(ledger)
+        [fact] = (await ledger.admin.overview("acme")).failures
+        head = await ledger.admin.task_head("acme", "task-1")
+        told = (failed.correlation_id, turn.correlation_id, fact.correlation_id, head and head.correlation_id)
+        same(told, ("c0ffee",) * 4)
+        [place] = (await ledger.admin.locate("acme", "c0ffee")).places
+        same((place.kind, place.task, place.turn), (PlaceKind.FAILURE, "task-1", "turn-1"))
+        same((await ledger.admin.locate("acme", "c0ff")).places, ())
+        same((await ledger.admin.locate("acme", "ffff")).places, ())
+
     async def test_threads_that_cannot_continue_are_told_with_their_latest_turn(self, ledger: Ledger) -> None:
         await ledger.commit(*FIRST_TURN, MarkHandleLost("thread-1", 2))
         [broken] = (await ledger.admin.overview("acme")).broken
         same((broken.thread, broken.state, broken.handle, broken.turn), ("thread-1", "lost", "resp-1", "turn-1"))
+        same(broken.since, ACCEPT.now)
         same((await ledger.admin.overview("other")).broken, ())
+
+    async def test_a_thread_is_lost_since_the_first_turn_that_failed_for_it(self, ledger: Ledger) -> None:
+        await ledger.commit(*FIRST_TURN)
+        for number, ended in ((2, 2500), (3, 2900)):
+            names = {"task": f"task-{number}", "turn": f"turn-{number}"}
+            call = replace(PREPARE, **names, service_call=f"call-{number}", generation=number, event=None, now=ended)
+            failed = replace(FAIL, turn=names["turn"], service_call=call.service_call, generation=number + 1, items=())
+            end = replace(_FAILED_END, **names, failure_class="handle-expired", events=None, now=ended)
+            turn = replace(FOLLOW_UP, **names, new_task=True, event=None)
+            await ledger.commit(turn, call, failed, end)
+        await ledger.commit(MarkHandleLost("thread-1", 4))
+        [broken] = (await ledger.admin.overview("acme")).broken
+        same((broken.turn, broken.since), ("turn-3", 2500))
 
     async def test_deliveries_are_told_with_how_far_behind_they_are(self, ledger: Ledger) -> None:
         await ledger.commit(ACCEPT, PREPARE, PUT, APPEND)
@@ -260,7 +298,7 @@ class AdminUpkeepTests:
             [found] = (await ledger.admin.deliveries("acme", where)).deliveries
             same((found.task, found.id, found.context, found.principal), ("task-1", "config-1", "context-1", "ada"))
             same((found.next_event, found.last_event, found.attempts, found.due_at), (due.next_event, 5, 1, 9000))
-            same((found.host, found.state, len(found.last_error or "")), ("hook.example", PushState.ACTIVE, 200))
+            same((found.receiver, found.state, len(found.last_error or "")), ("hook.example/", PushState.ACTIVE, 200))
             same((await ledger.admin.deliveries("other", where)).deliveries, ())
             same((await ledger.admin.deliveries("acme", where, DeliveryKey(500, "task-1", "config-1"))).deliveries, ())
         same(len((await ledger.admin.deliveries("acme", DeliveryFilter.STUCK, task="task-1")).deliveries), 1)

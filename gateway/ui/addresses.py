@@ -1,5 +1,7 @@
 """Which page stands at which address. Law: one row for each page, and what changes anything is a form."""
 
+from urllib.parse import unquote
+
 import msgspec
 
 from gateway.ui import (
@@ -67,8 +69,8 @@ _PAGES: dict[tuple[str, ...], Address] = {
 
 
 def find(path: str) -> tuple[Address, dict[str, str]] | None:
-    """The page at this path, and the variable parts of it."""
-    segments = tuple(path.split("/")[1:])
+    """The page at this path as it was sent, and the variable parts of it: an id may have a slash in it."""
+    segments = tuple(map(unquote, path.split("/")[1:]))
     exact = _PAGES.get(segments)
     if exact is not None:
         return exact, {}

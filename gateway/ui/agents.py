@@ -8,10 +8,12 @@ import msgspec
 from gateway.a2a.errors import NotFound, echo
 from gateway.a2a.wire.card import card_json
 from gateway.core.agents import Agent
+from gateway.core.diagnosis.health import SILENCE, AgentHealth, HealthState
 from gateway.ledger.admin.upkeep import FailureKey
 from gateway.ports.conversation import HandleKind, StorageOwner
 from gateway.ports.tools import ToolError
 from gateway.ui.keyset import given, named
+from gateway.ui.overview import health_of
 from gateway.ui.visit import Outcome, Page, Visit
 from gateway.ui.words import many, took
 
@@ -46,12 +48,12 @@ async def show(visit: Visit) -> Outcome:
     before = given(visit.query.get("before"), FailureKey)
     failures = await parts.ledger.admin.failures(visit.caller.tenant, agent.name, before)
     tools, trouble = await _tools(agent)
-    alone = parts.runner.runtime.breakers.left_alone(agent)
+    health = health_of(agent, await parts.ledger.admin.overview(visit.caller.tenant), parts.runner.runtime)
     values = {
         "agent": agent,
         "card": card_json(agent.public_card),
-        "alone": alone,
-        "sentence": "Its backend is asked." if alone is None else f"Its backend is not asked for another {alone} s.",
+        "health": health,
+        "sentence": _sentence(health),
         "policies": tuple(_policies(agent)),
         "tools": tools,
         "trouble": trouble,
@@ -60,6 +62,19 @@ async def show(visit: Visit) -> Outcome:
         "older": named(visit, "before", failures.before),
     }
     return Page("agent.html", agent.name, values)
+
+
+def _sentence(health: AgentHealth) -> str:
+    match health.state:
+        case HealthState.LEFT_ALONE:
+            return f"Its backend was not there several times in a row, and is not asked for another {health.rest} s."
+        case HealthState.DOWN:
+            return "Its backend was not there several times in a row, and is asked again with the next request."
+        case HealthState.SILENT:
+            calls = f"{health.silent} of {many(health.calls, 'call')} under way"
+            return f"Nothing has come of {calls} for {took(SILENCE)} or longer."
+        case HealthState.OK:
+            return "Its backend is asked."
 
 
 async def _tools(agent: Agent) -> tuple[list[ToolRow], str | None]:

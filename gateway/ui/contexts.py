@@ -5,28 +5,13 @@ from datetime import UTC, datetime
 from urllib.parse import urlencode
 
 from gateway.a2a.errors import invalid
-from gateway.ledger.admin.contexts import ContextFilter, ListedContext, Standing
-from gateway.ledger.states import TurnStatus
+from gateway.ledger.admin.contexts import ContextFilter, Standing
 from gateway.ports.observer import Target
 from gateway.ui.keyset import given, named
+from gateway.ui.standings import FAILED, STANDINGS, of_listed
 from gateway.ui.visit import Outcome, Page, Visit
-from gateway.ui.words import Tone
 
-_FAILED = "failed"
-"""How a context stands whose latest turn has failed."""
-
-STANDINGS: dict[str, tuple[str, Tone]] = {
-    Standing.LOST: ("lost", "bad"),
-    Standing.UNSYNCED: ("outcome unknown", "bad"),
-    _FAILED: ("failed", "bad"),
-    Standing.WAITING: ("waits", "wait"),
-    Standing.WORKING: ("running", "busy"),
-    Standing.IDLE: ("idle", "good"),
-    Standing.ENDED: ("ended", "off"),
-}
-"""The words and tones of how contexts stand, the worst first."""
-
-_SHORTCUTS = {"": "all", _FAILED: "failed", Standing.WAITING: "waiting", Standing.WORKING: "running"}
+_SHORTCUTS = {"": "all", FAILED: "failed", Standing.WAITING: "waiting", Standing.WORKING: "running"}
 
 
 async def show(visit: Visit) -> Outcome:
@@ -36,11 +21,11 @@ async def show(visit: Visit) -> Outcome:
     where = ContextFilter(
         agent=asked["agent"] or None,
         principal=asked["principal"] or None,
-        standing=None if asked["standing"] == _FAILED else _standing(asked["standing"]),
+        standing=None if asked["standing"] == FAILED else _standing(asked["standing"]),
         since=_moment("since", asked["since"]),
         until=_moment("until", asked["until"]),
         text=asked["text"] or None,
-        failed=asked["standing"] == _FAILED,
+        failed=asked["standing"] == FAILED,
     )
     before = given(visit.query.get("before"), str)
     try:
@@ -57,7 +42,7 @@ async def show(visit: Visit) -> Outcome:
             (standing, words, _address({**asked, "standing": standing})) for standing, words in _SHORTCUTS.items()
         ],
         "found": found,
-        "worst": {context.id: STANDINGS[_worst(context)] for context in found.contexts},
+        "worst": {context.id: of_listed(context) for context in found.contexts},
         "older": named(visit, "before", found.before),
         "filtered": any(asked.values()),
     }
@@ -68,13 +53,6 @@ def _address(asked: Mapping[str, str]) -> str:
     """Of the list with these filters."""
     named_ = {name: text for name, text in asked.items() if text}
     return f"/ui/contexts?{urlencode(named_)}" if named_ else "/ui/contexts"
-
-
-def _worst(context: ListedContext) -> str:
-    """The worst that is to be said of a context."""
-    has_failed = context.turn is not None and context.turn.status is TurnStatus.FAILED
-    said = {context.standing.value} | ({_FAILED} if has_failed and context.standing is not Standing.ENDED else set())
-    return min(said, key=[*STANDINGS].index)
 
 
 def _standing(text: str) -> Standing | None:

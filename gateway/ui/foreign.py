@@ -25,7 +25,7 @@ def foreign(value: object, limit: int = LIMIT) -> Markup:
     """The text on its own: it reads in its own direction and moves nothing beside it. A value that is no text is shown as
     JSON. `limit` is a number of characters; behind them stands how many are left out."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return Markup('<bdi dir="auto">{}</bdi>{}').format(_visible(text[:limit]), _rest(len(text) - limit))
+    return Markup("<bdi>{}</bdi>{}").format(_visible(text[:limit]), _rest(len(text) - limit))
 
 
 def short(value: str, limit: int) -> Markup:

@@ -8,6 +8,7 @@ does not say it (docs/adr/0040-pages.md).
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
 from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse, SendTimeoutError
 from starlette.types import Receive, Scope, Send
@@ -15,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.a2a.errors import NotFound
 from gateway.http.reply import Reply
 from gateway.ledger.errors import LedgerUnavailable
-from gateway.ui.rendering import render_rows, render_state
+from gateway.ui.rendering import render_rows, render_state, render_sums
 from gateway.ui.security import UNCACHED
 from gateway.ui.tasks import Filters, TaskView, head_of, number_of, view_of
 from gateway.ui.visit import Outcome, Visit
@@ -82,9 +83,12 @@ async def _updates(visit: Visit, filters: Filters) -> AsyncIterator[ServerSentEv
 
 def _changed(view: TaskView, seen: dict[str, str]) -> list[ServerSentEvent]:
     """What is not as it was told; `seen` is brought up to date."""
-    told = {"state": render_state(view.task.state), "sentence": view.sentence}
-    events = [ServerSentEvent(event=name, data=text) for name, text in told.items() if seen.get(name) != text]
     rows = render_rows(view.rows, view)
+    head = {"state": render_state(view.task.state), "sentence": view.sentence, "sums": render_sums(view.totals)}
+    # Behind the rows: where new ones stand, and which are gone, because many like ones have become one.
+    order = {"order": msgspec.json.encode([*rows]).decode()}
+    events = [ServerSentEvent(event=name, data=text) for name, text in head.items() if seen.get(name) != text]
     events += [ServerSentEvent(event="row", data=html) for name, html in rows.items() if seen.get(name) != html]
-    seen |= told | rows
+    events += [ServerSentEvent(event=name, data=text) for name, text in order.items() if seen.get(name) != text]
+    seen |= head | rows | order
     return events

@@ -2,17 +2,18 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from statistics import median
 from urllib.parse import quote
 
 import msgspec
 
 from gateway.core.agents import Agent, Agents
-from gateway.core.diagnosis.problems import OpenBreaker, problems
+from gateway.core.diagnosis.health import AgentHealth, HealthState, agent_health, silent_since
+from gateway.core.diagnosis.problems import OpenBreaker, Problem, ProblemKind, problems
+from gateway.engine.runtime import Runtime
 from gateway.ledger.admin.upkeep import Overview
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.states import TurnStatus
-from gateway.ui.problems import Told, told
+from gateway.ui.problems import Told, grouped
 from gateway.ui.security import is_overheard
 from gateway.ui.visit import Outcome, Page, Visit
 from gateway.ui.words import many
@@ -21,16 +22,9 @@ _OVERHEARD = "Keys and sessions cross the network as plain text: put TLS in fron
 
 
 class AgentRow(msgspec.Struct, frozen=True):
-    """`first` is the median time to the first event of an answer, in ms; `alone` as in `problems`. Counts are of turns."""
-
     name: str
     title: str
-    alone: int | None
-    running: int
-    queued: int
-    waiting: int
-    failed: int
-    first: float | None
+    health: AgentHealth
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -48,14 +42,14 @@ _NAMED = 5
 async def show(visit: Visit) -> Outcome:
     parts = visit.parts
     found = await parts.ledger.admin.overview(visit.caller.tenant)
-    breakers = parts.runner.runtime.breakers
-    alone = {agent.name: breakers.left_alone(agent) for agent in parts.agents}
-    wrong = [*await _of_the_gateway(visit), *map(told, problems(found, _open_breakers(parts.agents, alone)))]
+    health = {agent.name: health_of(agent, found, parts.runner.runtime) for agent in parts.agents}
+    known = [*problems(found, _open_breakers(parts.agents, health)), *_unseen(health, found)]
+    wrong = [*await _of_the_gateway(visit), *grouped(known)]
     values = {
         "problems": wrong,
         "sentence": f"{many(len(wrong), 'thing needs', 'things need')} you." if wrong else "",
         "facts": tuple(facts(found, parts.agents.by_name)),
-        "agents": [_row(agent, found, alone[agent.name]) for agent in parts.agents],
+        "agents": [AgentRow(agent.name, agent.public_card.name, health[agent.name]) for agent in parts.agents],
         "found": found,
         "open": sum(count.turns for count in found.open_counts),
     }
@@ -73,14 +67,28 @@ async def _of_the_gateway(visit: Visit) -> list[Told]:
     return found
 
 
-def _open_breakers(agents: Agents, alone: Mapping[str, int | None]) -> Iterator[OpenBreaker]:
-    """Of each backend that this process leaves alone."""
+def health_of(agent: Agent, found: Overview, runtime: Runtime) -> AgentHealth:
+    return agent_health(found, agent.name, runtime.breakers.outage(agent), runtime.calls.silences(agent.name))
+
+
+def _open_breakers(agents: Agents, health: Mapping[str, AgentHealth]) -> Iterator[OpenBreaker]:
+    """Of each backend that counts as down in this process."""
     of_backend: defaultdict[str, list[str]] = defaultdict(list)
     for agent in agents:
-        if alone[agent.name] is not None and agent.backend is not None:
+        if health[agent.name].state in (HealthState.LEFT_ALONE, HealthState.DOWN) and agent.backend is not None:
             of_backend[agent.backend.address].append(agent.name)
     for address, names in of_backend.items():
-        yield OpenBreaker(address, tuple(names), 1000 * (alone[names[0]] or 0))
+        first = health[names[0]]
+        yield OpenBreaker(address, tuple(names), 1000 * (first.rest or 0), first.since or 0)
+
+
+def _unseen(health: Mapping[str, AgentHealth], found: Overview) -> Iterator[Problem]:
+    """Calls that are silent in the middle of an answer: their process alone knows of them, and not which they are."""
+    for name, each in health.items():
+        seen = sum(turn.agent == name and silent_since(turn, found.now) is not None for turn in found.turns)
+        if each.silent > seen and each.state is HealthState.SILENT and each.since is not None:
+            number, silence = each.silent - seen, found.now - each.since
+            yield Problem(ProblemKind.SILENT, name, number=number, since=each.since, took=silence)
 
 
 def facts(found: Overview, agents: Collection[str]) -> Iterator[Fact]:
@@ -104,21 +112,3 @@ def _fact(words: str, turns: Counter[str], state: str, pages: Mapping[str, str])
         for name, _ in turns.most_common(_NAMED)
     )
     return Fact(words, named, len(turns) - len(named))
-
-
-def _row(agent: Agent, found: Overview, alone: int | None) -> AgentRow:
-    counts: defaultdict[str, int] = defaultdict(int)
-    for count in found.open_counts:
-        if count.agent == agent.name:
-            counts[count.status] += count.turns
-    firsts = [each.first for each in found.call_times if each.agent == agent.name and each.first is not None]
-    return AgentRow(
-        agent.name,
-        agent.public_card.name,
-        alone,
-        counts[TurnStatus.RUNNING],
-        counts[TurnStatus.ACCEPTED],
-        counts[TurnStatus.WAITING],
-        sum(failure.agent == agent.name for failure in found.failures),
-        median(firsts) if firsts else None,
-    )

@@ -1,24 +1,59 @@
 """Problems in words. Law: pure; each leads to the page of the row that shows why."""
 
+from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from gateway.core.diagnosis.problems import Problem, ProblemKind
 from gateway.ui.words import many, took
 
 
 class Told(msgspec.Struct, frozen=True):
-    """`what` is a sentence of the gateway's own, `about` text that others have written. `to` is the page that shows more."""
+    """`what` is a sentence of the gateway's own, `about` text that others have written. `to` is the page that shows more, and
+    `since` the time since which it has been so, where that is known. `like` are problems that are the same of other rows, the
+    oldest first; `number` counts them and this one."""
 
     what: str
     to: str
     about: str = ""
+    since: int | None = None
+    like: "tuple[Told, ...]" = ()
+    number: int = 1
+
+
+_NAMED = 20
+"""Problems of one kind that are told one by one."""
+
+
+def grouped(problems: Iterable[Problem]) -> Iterator[Told]:
+    """One for all problems that say the same of an agent, at the place of the first: a backend that fails does so in many
+    conversations."""
+    groups: dict[tuple[ProblemKind, str, str], list[Problem]] = {}
+    for problem in problems:
+        groups.setdefault((problem.kind, problem.agent, _same(problem)), []).append(problem)
+    for group in groups.values():
+        oldest = min(group, key=lambda problem: (problem.since is None, problem.since or 0))
+        first, others = told(oldest), [told(problem) for problem in group if problem is not oldest]
+        yield replace(first, like=tuple(others[:_NAMED]), number=len(group))
+
+
+def _same(problem: Problem) -> str:
+    """What problems of one kind and agent have to have in common."""
+    if problem.kind is ProblemKind.FAILING:
+        return problem.detail or ""
+    return problem.subject if problem.kind in _BY_SUBJECT else ""
+
+
+_BY_SUBJECT = frozenset({ProblemKind.BREAKER, ProblemKind.SLOW, ProblemKind.STOPPED, ProblemKind.BEHIND})
+"""Kinds that are told of a backend, a tool or a receiver, and not of a conversation."""
 
 
 def told(problem: Problem) -> Told:
-    what, to, about = _what(problem), _page(problem), [problem.subject, problem.detail or ""]
-    return Told(f"{problem.agent}: {what}", to, " · ".join(filter(None, about)))
+    failure = f"correlation id {problem.correlation_id}" if problem.correlation_id else ""
+    about = [problem.subject, problem.detail or "", failure]
+    return Told(f"{problem.agent}: {_what(problem)}", _page(problem), " · ".join(filter(None, about)), problem.since)
 
 
 def task_page(task: str, turn: str = "") -> str:
@@ -33,8 +68,8 @@ def _what(problem: Problem) -> str:
     number = problem.number
     match problem.kind:
         case ProblemKind.BREAKER:
-            wait = took(problem.took)
-            return f"the backend was not there several times in a row, and is asked again in {wait}."
+            again = f"in {took(problem.took)}" if problem.took else "with the next request"
+            return f"the backend was not there several times in a row, and is asked again {again}."
         case ProblemKind.STUCK:
             return "a turn has ended several processes and is put aside; its conversation is blocked."
         case ProblemKind.LOST:
@@ -42,7 +77,7 @@ def _what(problem: Problem) -> str:
         case ProblemKind.FAILING:
             return f"the latest {number} turns of a conversation have failed."
         case ProblemKind.SILENT:
-            return f"nothing has come of a call to the backend for {took(problem.took)}."
+            return f"nothing has come of {_calls(problem)} to the backend for {took(problem.took)}."
         case ProblemKind.SLOW:
             usual = "" if problem.usual is None else f", usually {took(problem.usual)}"
             return f"a tool runs for {took(problem.took)}{usual}."
@@ -58,8 +93,14 @@ def _what(problem: Problem) -> str:
             return f"{many(number, 'deletion')} of conversations at the backend were given up."
 
 
+def _calls(problem: Problem) -> str:
+    return "a call" if problem.number <= 1 else f"{problem.number} calls"
+
+
 def _page(problem: Problem) -> str:
     match problem.kind:
+        case ProblemKind.SILENT if not problem.task:
+            return f"/ui/contexts?agent={quote(problem.agent, safe='')}&standing=working"
         case ProblemKind.BREAKER:
             return f"/ui/agents/{quote(problem.agent.partition(',')[0])}"
         case ProblemKind.LOST | ProblemKind.UNSYNCED | ProblemKind.FAILING:

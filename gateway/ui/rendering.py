@@ -58,6 +58,10 @@ def render_state(name: str) -> str:
     return str(_environment().get_template("parts.html").module.mark(name))  # type: ignore[attr-defined]
 
 
+def render_sums(totals: object) -> str:
+    return str(_environment().get_template("rows.html").module.sums(totals)).strip()  # type: ignore[attr-defined]
+
+
 def _clock(milliseconds: int) -> str:
     """UTC, as people read it."""
     return timestamp(milliseconds)[:19].replace("T", " ")

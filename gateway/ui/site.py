@@ -99,7 +99,7 @@ class Site:
 
     async def _visited(self, visit: Visit, receive: Receive) -> Outcome:
         """Raises: A2AError."""
-        found = find(visit.scope["path"])
+        found = find(visit.scope["raw_path"].decode("ascii", "replace"))
         if found is None:
             raise NoSuchAddress("there is no such page")
         address, path = found

@@ -20,7 +20,7 @@ from gateway.ui.timeline import Row, Show, Totals, chosen, folded, rows, scale_o
 from gateway.ui.visit import Outcome, Page, Visit
 from gateway.ui.words import many, state
 
-ROWS = 200
+ROWS = 150
 """Rows on a page."""
 
 _WRONG = 50

@@ -15,6 +15,7 @@ from gateway.ui.scale import WIDTH, Scale, Span, scale
 from gateway.ui.words import many, took
 
 FOLD = 20
+CORRELATION_ID = "correlation id"
 
 Show = Literal["all", "problems", "tools", "calls"]
 RowKind = Literal["turn", "message", "call", "tool", "item", "note", "fold"]
@@ -82,14 +83,15 @@ def rows(found: Timeline, now: int) -> tuple[Row, ...]:
         of_turn[note.turn].append(_note(note, number))
     for call in found.calls:
         of_turn[call.turn].append(_call(call))
-    return tuple(_ordered(found.turns, of_turn, of_call))
+    turns = [_turn(turn, found.task.correlation_id) for turn in found.turns]
+    return tuple(_ordered(zip(found.turns, turns, strict=True), of_turn, of_call))
 
 
 def _ordered(
-    turns: Sequence[TurnHead], of_turn: Mapping[str, list[Row]], of_call: Mapping[str, list[Row]]
+    turns: Iterable[tuple[TurnHead, Row]], of_turn: Mapping[str, list[Row]], of_call: Mapping[str, list[Row]]
 ) -> Iterator[Row]:
-    for turn in turns:
-        yield _turn(turn)
+    for turn, itself in turns:
+        yield itself
         for row in sorted(of_turn.get(turn.id, ()), key=lambda each: each.at):
             yield row
             if row.kind == "call":
@@ -103,10 +105,12 @@ def _placed(row: Row, call: Row) -> Row:
     return msgspec.structs.replace(row, at=call.at + (call.took or 0) if row.kind == "tool" else call.at)
 
 
-def _turn(turn: TurnHead) -> Row:
+def _turn(turn: TurnHead, correlation_id: str | None) -> Row:
+    """`correlation_id` is that of the turn of the task that failed."""
     facts = []
     if turn.failure_class:
         facts.append(("failed because", turn.failure_class))
+        facts += [(CORRELATION_ID, correlation_id)] if correlation_id and turn.status is TurnStatus.FAILED else []
     words = [f"tried {many(turn.tries, 'time')} after its process had died"] if turn.tries else []
     words += ["put aside"] if turn.tries >= TRIES and turn.status not in _ENDED else []
     words += ["displaced: it is no part of the conversation"] if turn.displaced else []
@@ -305,13 +309,18 @@ def scale_of(found: Timeline, now: int) -> Scale:
     open_ = any(turn.status not in _ENDED for turn in found.turns)
     begin = min((turn.accepted_at for turn in found.turns), default=found.task.created_at)
     spans = [Span(call.prepared_at, call.ended_at or now) for call in found.calls]
-    spans += [
-        Span(tool.started_at, tool.ended_at or now)
-        for tool in found.tools
-        if tool.started_at is not None and (tool.ended_at is not None or tool.status is ToolCallStatus.RUNNING)
-    ]
+    spans += _ran(found.tools, now)
     spans += [Span(turn.ended_at, turn.ended_at) for turn in found.turns if turn.ended_at is not None]
     return scale(spans, begin, now if open_ else None)
+
+
+def _ran(tools: Iterable[ToolHead], now: int) -> list[Span]:
+    """When tools ran, those that still do until `now`."""
+    return [
+        Span(tool.started_at, tool.ended_at or now)
+        for tool in tools
+        if tool.started_at is not None and (tool.ended_at is not None or tool.status is ToolCallStatus.RUNNING)
+    ]
 
 
 def with_bars(found: Iterable[Row], on: Scale, tools: Mapping[str, ToolHead]) -> Iterator[Row]:
@@ -351,7 +360,7 @@ def totals(found: Timeline, now: int) -> Totals:
     model = sum(
         (call.ended_at or now) - call.prepared_at for call in found.calls if call.ended_at or call.status in UNDER_WAY
     )
-    tools = sum(tool.ended_at - tool.started_at for tool in found.tools if tool.started_at and tool.ended_at)
+    tools = sum(span.end - span.begin for span in _ran(found.tools, now))
     waited = sum(
         (tool.started_at or tool.answered_at or now) - tool.asked_at
         for tool in found.tools

@@ -63,6 +63,23 @@ def last_number(of: ColumnElement[str]) -> ColumnElement[int]:
     return select(func.max(last.c.number)).where(last.c.thread == of).scalar_subquery()
 
 
+_CORRELATION = '"correlationId":"'
+
+CORRELATION_ID = case(
+    (
+        and_(turn.c.status == word("failed"), place_in(task.c.status_message, word(_CORRELATION)) > ZERO),
+        func.substr(
+            task.c.status_message,
+            place_in(task.c.status_message, word(_CORRELATION)) + literal_column(str(len(_CORRELATION))),
+            literal_column("33"),
+        ),
+    ),
+    else_=None,
+)
+"""Of a turn that failed and its task, which ends with it: the text from the correlation id of its message on. In the texts of
+that message the mark cannot stand, as their quotes are escaped."""
+
+
 _beside, _later = thread.alias("beside"), turn.alias("later")
 _of_context, _open = thread.alias("of_context"), turn.alias("open_turn")
 
@@ -301,6 +318,7 @@ ADMIN_THREAD_TURNS = limited(
         *some(turn, "id", "number", "task"),
         *some(task, "state", "visible"),
         *some(turn, "status", "failure_class", "displaced", "tries", "accepted_at", "started_at", "ended_at"),
+        CORRELATION_ID,
         first_words(800),
     )
     .select_from(

@@ -7,8 +7,8 @@ from sqlalchemy import Select, bindparam, func, literal_column, or_, select
 from sqlalchemy.sql.expression import ColumnElement, FromClause
 
 from storage.schema.tables import api_key, context, input_, service_call, task, thread, tool_call, turn
-from storage.sql.admin_contexts import IN_TENANT, recent
-from storage.sql.fragments import limited, matches, word
+from storage.sql.admin_contexts import CORRELATION_ID, IN_TENANT, recent
+from storage.sql.fragments import ONE, limited, matches, word
 
 _MOST: ColumnElement[int] = literal_column("20")
 _EMPTY = word("")
@@ -24,11 +24,13 @@ def _in_thread(source: FromClause) -> FromClause:
 
 def _places(name: ColumnElement[str], source: FromClause, *conditions: ColumnElement[bool]) -> Select[Any]:
     """Places in turns."""
-    found = select(name, context.c.id, thread.c.agent, turn.c.task, turn.c.id).select_from(_in_thread(source))
+    found = select(name, context.c.id, thread.c.agent, turn.c.task, turn.c.id, context.c.principal).select_from(
+        _in_thread(source)
+    )
     return limited(found.where(IN_TENANT, *conditions), _MOST)
 
 
-ADMIN_PLACE_CONTEXT = select(context.c.id, context.c.id, _EMPTY, _EMPTY, _EMPTY).where(
+ADMIN_PLACE_CONTEXT = select(context.c.id, context.c.id, _EMPTY, _EMPTY, _EMPTY, context.c.principal).where(
     context.c.id == _WANTED, IN_TENANT
 )
 
@@ -45,7 +47,7 @@ _all_principals = _principals.union_all(select(_following).where(_principals.c.p
 _some_principals = limited(select(_all_principals.c.principal), literal_column("10000")).subquery("some_principals")
 
 ADMIN_PLACE_PUBLIC_CONTEXT = limited(
-    select(context.c.id, context.c.id, _EMPTY, _EMPTY, _EMPTY)
+    select(context.c.id, context.c.id, _EMPTY, _EMPTY, _EMPTY, context.c.principal)
     .select_from(_some_principals.join(context, context.c.principal == _some_principals.c.principal))
     .where(context.c.tenant == bindparam("tenant"), context.c.public_id == _WANTED),
     _MOST,
@@ -53,13 +55,13 @@ ADMIN_PLACE_PUBLIC_CONTEXT = limited(
 """Public ids are unique for a principal: one look for each of at most 10,000 principals."""
 
 ADMIN_PLACE_THREAD = (
-    select(thread.c.id, context.c.id, thread.c.agent, _EMPTY, _EMPTY)
+    select(thread.c.id, context.c.id, thread.c.agent, _EMPTY, _EMPTY, context.c.principal)
     .select_from(thread.join(context, context.c.id == thread.c.context))
     .where(thread.c.id == _WANTED, IN_TENANT)
 )
 
 ADMIN_PLACE_TASK = (
-    select(task.c.id, context.c.id, task.c.agent, task.c.id, _EMPTY)
+    select(task.c.id, context.c.id, task.c.agent, task.c.id, _EMPTY, context.c.principal)
     .select_from(task.join(context, context.c.id == task.c.context))
     .where(task.c.id == _WANTED, IN_TENANT)
 )
@@ -92,6 +94,12 @@ ADMIN_PLACE_TRACE = _places(
     func.substr(turn.c.trace, literal_column("4"), literal_column("32")) == _WANTED,
 )
 """The second part of a `traceparent` is the id of its trace. Source: W3C Trace Context, section 3.2.2."""
+
+ADMIN_PLACE_FAILURE = _places(
+    turn.c.id,
+    _recent.join(turn, turn.c.id == _recent.c.id).join(task, task.c.id == turn.c.task),
+    func.substr(CORRELATION_ID, ONE, func.length(_WANTED) + ONE) == _WANTED.concat(literal_column("'\"'")),
+)
 
 ADMIN_PLACE_KEY = limited(
     select(api_key.c.name)

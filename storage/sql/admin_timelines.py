@@ -18,7 +18,7 @@ from storage.schema.tables import (
     turn,
     turn_note,
 )
-from storage.sql.admin_contexts import IN_TENANT
+from storage.sql.admin_contexts import CORRELATION_ID, IN_TENANT
 from storage.sql.fragments import (
     ONE,
     ZERO,
@@ -38,6 +38,12 @@ def _edge_of_log(value: ColumnElement[int]) -> ColumnElement[int]:
     return func.coalesce(select(value).where(event.c.task == task.c.id).scalar_subquery(), ZERO)
 
 
+_LATEST_FAILURE = limited(
+    select(CORRELATION_ID)
+    .where(turn.c.task == task.c.id, turn.c.status == word("failed"))
+    .order_by(turn.c.number.desc())
+).scalar_subquery()
+
 ADMIN_TASK = (
     select(
         *some(task, "id", "context"),
@@ -48,6 +54,7 @@ ADMIN_TASK = (
             ZERO,
         ),
         _edge_of_log(func.max(event.c.last)),
+        _LATEST_FAILURE,
     )
     .select_from(_OF_TASK)
     .where(task.c.id == bindparam("task"), IN_TENANT)

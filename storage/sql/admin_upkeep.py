@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import Select, and_, bindparam, func, literal_column, or_, select, text, tuple_
 from sqlalchemy.sql.expression import ColumnElement, FromClause, TextClause
 
+from gateway.ports.adapter import HANDLE_LOST
 from storage.schema.conditions import THREAD_BROKEN
 from storage.schema.tables import (
     context,
@@ -20,7 +21,7 @@ from storage.schema.tables import (
     tool_call,
     turn,
 )
-from storage.sql.admin_contexts import IN_TENANT, last_number, recent
+from storage.sql.admin_contexts import CORRELATION_ID, IN_TENANT, last_number, recent
 from storage.sql.fragments import ONE, ZERO, limited, place_in, some, word
 
 _LIMIT: ColumnElement[int] = bindparam("limit")
@@ -145,8 +146,10 @@ ADMIN_FAILED_LATELY = (
         context.c.id,
         turn.c.ended_at,
         turn.c.number == last_number(turn.c.thread),
+        turn.c.number,
+        CORRELATION_ID,
     )
-    .select_from(_in_context(_failed.join(turn, turn.c.id == _failed.c.id)))
+    .select_from(_in_context(_failed.join(turn, turn.c.id == _failed.c.id).join(task, task.c.id == turn.c.task)))
     .where(IN_TENANT)
     .order_by(turn.c.ended_at.desc(), turn.c.id.desc())
 )
@@ -183,11 +186,12 @@ ADMIN_FAILED = limited(
         *some(turn, "number", "failure_class"),
         *some(service_call, "id", "error_class"),
         *some(turn, "accepted_at", "ended_at"),
+        CORRELATION_ID,
     )
     .select_from(
-        _in_context(_failed_before.join(turn, turn.c.id == _failed_before.c.id)).outerjoin(
-            service_call, service_call.c.id == _LATEST_CALL
-        )
+        _in_context(
+            _failed_before.join(turn, turn.c.id == _failed_before.c.id).join(task, task.c.id == turn.c.task)
+        ).outerjoin(service_call, service_call.c.id == _LATEST_CALL)
     )
     .where(IN_TENANT, or_(bindparam("agent") == word(""), thread.c.agent == bindparam("agent")))
     .order_by(turn.c.ended_at.desc(), turn.c.id.desc()),
@@ -197,12 +201,27 @@ ADMIN_FAILED = limited(
 
 _broken = limited(select(thread.c.id).where(text(THREAD_BROKEN)), bindparam("chunk")).subquery("broken")
 
+_lost_turn = turn.alias("lost_turn")
+
+_LOST_SINCE = (
+    select(func.min(_lost_turn.c.ended_at))
+    .where(
+        _lost_turn.c.thread == thread.c.id,
+        _lost_turn.c.number > last_number(thread.c.id) - literal_column("100"),
+        _lost_turn.c.failure_class.in_(list(map(word, sorted(HANDLE_LOST)))),
+        _lost_turn.c.ended_at >= func.coalesce(thread.c.began_at, ZERO),
+    )
+    .scalar_subquery()
+)
+"""When the first of the latest hundred turns has found the thread lost."""
+
 ADMIN_BROKEN = limited(
     select(
         *some(thread, "id", "context"),
         context.c.principal,
         *some(thread, "agent", "state", "handle"),
-        *some(turn, "id", "task", "accepted_at"),
+        *some(turn, "id", "task"),
+        func.coalesce(_LOST_SINCE, turn.c.accepted_at),
     )
     .select_from(
         _broken.join(thread, thread.c.id == _broken.c.id)
@@ -234,7 +253,7 @@ def _deliveries(*conditions: ColumnElement[bool] | TextClause) -> Select[Any]:
         *some(push_config, "task", "id"),
         *some(context, "id", "principal"),
         *some(task, "agent", "state"),
-        *some(push_config, "url", "host", "state", "next_event"),
+        *some(push_config, "url", "state", "next_event"),
         _LAST_EVENT,
         *some(push_config, "due_at", "attempts"),
         func.substr(push_config.c.last_error, ONE, literal_column("200")),

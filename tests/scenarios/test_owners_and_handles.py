@@ -16,6 +16,7 @@ from gateway.foundation.retry import COOLDOWN
 from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
 from gateway.ports.capabilities import Backend
 from gateway.ports.conversation import Ownership, StorageOwner
+from gateway.ports.observer import Observer
 from gateway.testing.serving import serve
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Say
@@ -279,6 +280,42 @@ async def test_41_a_lost_handle_is_an_error_now_and_later_and_never_a_fresh_star
     assert {handle for handle, _ in adapter.sent[asked:]} == {"r1"}
     assert len(adapter.requests) - asked == len(core.waits) + 1
     assert query(core.path, EPOCHS) == [(1, "backend", "r1", "lost")]
+
+
+class Losses(Observer):
+    """Keeps whether each loss that it hears of was mended at once."""
+
+    def __init__(self) -> None:
+        self.rebuilt: list[bool] = []
+
+    def handle_lost(self, agent: str, *, rebuilt: bool) -> None:
+        self.rebuilt.append(rebuilt)
+
+
+@pytest.mark.parametrize(
+    ("shadow", "before", "after", "told"),
+    [
+        ("items", "fail", "fail", [False]),
+        ("items", "fail", "rebuild", [False]),
+        ("items", "rebuild", "rebuild", [True]),
+        ("none", "rebuild", "rebuild", [False]),
+    ],
+)
+async def test_41_a_loss_is_told_once_however_many_messages_follow(
+    tmp_path: Path, shadow: str, before: str, after: str, told: list[bool]
+) -> None:
+    losses = Losses()
+    async with running_core(tmp_path / "ledger.db", observer=losses) as core:
+        lost, again = fails(ErrorClass.HANDLE_NOT_FOUND), [says(f"A{number}", f"q{number}") for number in (2, 3)]
+        adapter = ScriptedAdapter(BR, says("A1", "r1"), lost, lost, *again)
+        core.agent(adapter, shadow_history=shadow)
+        await core.send("1", context="c")
+        core.agent(adapter, on_lost_handle=before)
+        await core.send("2", context="c")
+        core.agent(adapter, on_lost_handle=after)
+        for text in "34":
+            await core.send(text, context="c")
+    assert losses.rebuilt == told
 
 
 async def test_41_a_lost_conversation_stays_lost_for_the_next_process(tmp_path: Path) -> None:

@@ -11,8 +11,11 @@ import msgspec
 from msgspec.structs import replace
 
 from gateway.a2a.model import Message, Role
+from gateway.core import ownership
+from gateway.core.agents import AgentPolicies
 from gateway.core.citations import drop_uncited
 from gateway.core.history import Doubt, Window, project
+from gateway.ledger.threads import ThreadRecord
 from gateway.ports import conversation
 from gateway.ports.conversation import HistoryRecord, OutputItem, Ownership, StorageOwner, UserItem, refused_output
 
@@ -51,6 +54,29 @@ class PlannedItem(msgspec.Struct, frozen=True):
     kind: str
     weight: int
     fate: Fate
+
+
+class Lost(StrEnum):
+    """What becomes of the next message to a thread whose handle its backend has lost. REBUILT: the conversation is told again
+    in a new epoch. FAILS: the agent is set to begin none. GAPS: the gateway does not know all that was said."""
+
+    REBUILT = "rebuilt"
+    FAILS = "fails"
+    GAPS = "gaps"
+
+
+def after_loss(
+    thread: ThreadRecord, declared: Ownership, policies: AgentPolicies, records: Sequence[HistoryRecord]
+) -> tuple[Lost, ThreadRecord]:
+    """What the next message does with a lost thread, and the thread as its request then goes on. `records` are all items of
+    the thread."""
+    following = ownership.rebuild_ownership(ownership.LOST_BEFORE, thread, declared, policies)
+    if following is None:
+        return Lost.FAILS, thread
+    if not ownership.is_complete(records):
+        return Lost.GAPS, thread
+    begin = ownership.epoch(thread, "", following, why=ownership.LOST_BEFORE, now=0)
+    return Lost.REBUILT, ownership.apply_point(thread, begin)
 
 
 def planned(

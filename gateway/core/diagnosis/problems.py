@@ -9,13 +9,11 @@ from statistics import median
 import msgspec
 from msgspec.structs import replace
 
+from gateway.core.diagnosis.health import silent_since
 from gateway.ledger.admin.upkeep import Delivery, FailureFact, OpenToolFacts, OpenTurnFacts, Overview, ToolTime
 from gateway.ledger.leases import TRIES
 from gateway.ledger.push import PushState
-from gateway.ledger.states import UNDER_WAY, ToolCallStatus
-
-SILENCE = 30_000
-"""Milliseconds without a piece of an answer after which a service call is silent."""
+from gateway.ledger.states import ToolCallStatus
 
 SLOW = 5
 """A tool call is slow when it runs for so many times as long as the median of its tool."""
@@ -51,16 +49,19 @@ class ProblemKind(StrEnum):
 
 
 class OpenBreaker(msgspec.Struct, frozen=True):
-    """A backend that a process leaves alone for `rest` milliseconds more, and the agents on it."""
+    """A backend that counts as down since a time, and that a process leaves alone for `rest` milliseconds more, and the agents
+    on it."""
 
     backend: str
     agents: tuple[str, ...]
     rest: int
+    since: int
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """`subject` is the backend, tool, host or handle; `number` counts failures, tries, events behind, or rows of the same kind.
-    `since` is a time, `took` and `usual` are milliseconds. The rest are the rows that show it."""
+    """`subject` is the backend, tool, receiver or handle; `number` counts failures, tries, events behind, or rows of the same
+    kind. `since` is the time since which it has been so, where that is known; `took` and `usual` are milliseconds. The rest are
+    the rows that show it."""
 
     kind: ProblemKind
     agent: str = ""
@@ -70,6 +71,7 @@ class Problem(msgspec.Struct, frozen=True):
     took: int | None = None
     usual: int | None = None
     detail: str | None = None
+    correlation_id: str | None = None
     context: str = ""
     thread: str = ""
     task: str = ""
@@ -102,8 +104,9 @@ def medians(times: Iterable[ToolTime]) -> Mapping[tuple[str, str], int]:
 
 def _of_breaker(breaker: OpenBreaker) -> Problem:
     return Problem(
-        ProblemKind.BREAKER, ", ".join(breaker.agents), breaker.backend, number=len(breaker.agents), took=breaker.rest
-    )
+        ProblemKind.BREAKER, ", ".join(breaker.agents), breaker.backend, number=len(breaker.agents), since=breaker.since,
+        took=breaker.rest,
+    )  # fmt: skip
 
 
 def _of_turns(turns: Sequence[OpenTurnFacts], now: int) -> Iterator[Problem]:
@@ -122,8 +125,8 @@ def _trouble(turn: OpenTurnFacts, now: int) -> tuple[ProblemKind | None, int]:
     """What is wrong with a turn, and since when."""
     if turn.tries:
         return (ProblemKind.STUCK if turn.tries >= TRIES else ProblemKind.TRIED), turn.accepted_at
-    since = now if turn.prepared_at is None or turn.answering else turn.prepared_at
-    return (ProblemKind.SILENT if turn.call_status in UNDER_WAY and now - since >= SILENCE else None), since
+    since = silent_since(turn, now)
+    return (None, now) if since is None else (ProblemKind.SILENT, since)
 
 
 def _of_tools(tools: Sequence[OpenToolFacts], usual: Mapping[tuple[str, str], int], now: int) -> Iterator[Problem]:
@@ -140,13 +143,17 @@ def _of_tools(tools: Sequence[OpenToolFacts], usual: Mapping[tuple[str, str], in
 
 def _of_failures(failures: Sequence[FailureFact]) -> Iterator[Problem]:
     """`failures` are ordered, the latest first."""
-    counts = Counter(failure.thread for failure in failures)
+    of_thread: dict[str, list[FailureFact]] = defaultdict(list)
     for failure in failures:
-        number = counts[failure.thread]
-        if failure.latest and number >= _IN_A_ROW:
+        of_thread[failure.thread].append(failure)
+    for failed in of_thread.values():
+        latest = failed[0]
+        in_a_row = [each for at, each in enumerate(failed) if each.number == latest.number - at]
+        if latest.latest and len(in_a_row) >= _IN_A_ROW:
             yield Problem(
-                ProblemKind.FAILING, failure.agent, number=number, since=failure.ended_at, detail=failure.failure_class,
-                context=failure.context, thread=failure.thread, task=failure.task,
+                ProblemKind.FAILING, latest.agent, number=len(in_a_row), since=in_a_row[-1].ended_at,
+                detail=latest.failure_class, correlation_id=latest.correlation_id, context=latest.context,
+                thread=latest.thread, task=latest.task,
             )  # fmt: skip
 
 
@@ -154,22 +161,22 @@ def _of_threads(found: Overview) -> Iterator[Problem]:
     for thread in found.broken:
         kind = ProblemKind.LOST if thread.state == "lost" else ProblemKind.UNSYNCED
         yield Problem(
-            kind, thread.agent, thread.handle or "", since=thread.accepted_at, context=thread.context,
+            kind, thread.agent, thread.handle or "", since=thread.since, context=thread.context,
             thread=thread.thread, task=thread.task or "", turn=thread.turn or "",
         )  # fmt: skip
 
 
 def _of_deliveries(stuck: Sequence[Delivery]) -> Iterator[Problem]:
-    """One for each host and kind: a receiver that is down takes no event of any task."""
-    of_host: dict[tuple[ProblemKind, str], list[Delivery]] = defaultdict(list)
+    """One for each receiver and kind: one that is down takes no event of any task."""
+    of_receiver: dict[tuple[ProblemKind, str], list[Delivery]] = defaultdict(list)
     for delivery in stuck:
         kind = ProblemKind.BEHIND if delivery.state is PushState.ACTIVE else ProblemKind.STOPPED
-        of_host[kind, delivery.host].append(delivery)
-    for (kind, host), deliveries in of_host.items():
+        of_receiver[kind, delivery.receiver].append(delivery)
+    for (kind, receiver), deliveries in of_receiver.items():
         first = min(deliveries, key=lambda delivery: delivery.created_at)
         yield Problem(
-            kind, first.agent, host, number=sum(max(0, each.last_event - each.next_event + 1) for each in deliveries),
-            since=first.created_at, detail=first.last_error, context=first.context, task=first.task, row=first.id,
+            kind, first.agent, receiver, number=sum(max(0, each.last_event - each.next_event + 1) for each in deliveries),
+            detail=first.last_error, context=first.context, task=first.task, row=first.id,
         )  # fmt: skip
 
 

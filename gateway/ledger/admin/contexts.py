@@ -137,7 +137,8 @@ class ContextMap(msgspec.Struct, frozen=True):
 
 class ThreadTurn(msgspec.Struct, frozen=True):
     """A turn of a thread and its task. `visible` is false while, or because, its message is answered with a bare message.
-    `words` are at most 200 characters of its first message; empty where they cannot be read."""
+    `correlation_id` is told to the caller of a turn that failed. `words` are at most 200 characters of its first message;
+    empty where they cannot be read."""
 
     id: str
     number: int
@@ -151,6 +152,7 @@ class ThreadTurn(msgspec.Struct, frozen=True):
     accepted_at: int
     started_at: int | None
     ended_at: int | None
+    correlation_id: str | None
     words: str
 
 
@@ -230,12 +232,13 @@ class PlaceKind(StrEnum):
     TOOL_CALL = "tool_call"
     HANDLE = "handle"
     TRACE = "trace"
+    FAILURE = "failure"
     KEY = "key"
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where an id belongs. `context` is the row of its context, empty for a key; `task` and `turn` where there is one. `name`
-    is the id of the row that has it: of the call for a handle, the name of the key."""
+    """Where an id belongs. `context` is the row of its context and `principal` its owner, empty for a key; `task` and `turn`
+    where there is one. `name` is the id of the row that has it: of the call for a handle, the name of the key."""
 
     kind: PlaceKind
     name: str
@@ -243,11 +246,12 @@ class Place(msgspec.Struct, frozen=True):
     agent: str = ""
     task: str = ""
     turn: str = ""
+    principal: str = ""
 
 
 class Places(msgspec.Struct, frozen=True):
-    """At most 20 places. Handles, ids that backends gave to tool calls and trace ids are looked for from the latest turn
-    back, until time runs out: `searched_to` then says how far, and `before` goes on from there."""
+    """At most 20 places. Handles, ids that backends gave to tool calls, trace ids and correlation ids of failures are looked
+    for from the latest turn back, until time runs out: `searched_to` then says how far, and `before` goes on from there."""
 
     places: tuple[Place, ...]
     before: str | None = None

@@ -11,7 +11,8 @@ from gateway.ledger.states import ServiceCallStatus, ToolCallStatus, TurnStatus
 
 class TaskHead(msgspec.Struct, frozen=True):
     """`context` is the row, `context_id` the public id. `last_event` is the number of the latest event in the log, 0 for
-    none, and `first_event` that of the first: retention takes whole logs."""
+    none, and `first_event` that of the first: retention takes whole logs. `correlation_id` is that of its turn that
+    failed, where one has."""
 
     id: str
     context: str
@@ -25,6 +26,7 @@ class TaskHead(msgspec.Struct, frozen=True):
     created_at: int
     first_event: int
     last_event: int
+    correlation_id: str | None
 
 
 class TurnHead(msgspec.Struct, frozen=True):

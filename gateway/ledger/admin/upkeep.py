@@ -1,6 +1,7 @@
 """What is wrong, late or given up, for operators. Law: as in `contexts`."""
 
 from enum import StrEnum
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -27,7 +28,8 @@ class DeliveryKey(msgspec.Struct, frozen=True, array_like=True):
 
 class Delivery(msgspec.Struct, frozen=True):
     """A push configuration and its progress. `next_event` is delivered next, `last_event` is the latest of the task. `due_at`
-    None: nothing is due. `last_error` is cut to 200 characters. `url` may hold secrets of the caller's: pages show `host`."""
+    None: nothing is due. `last_error` is cut to 200 characters. `url` may hold secrets of the caller's: pages show the
+    `receiver`."""
 
     task: str
     id: str
@@ -36,7 +38,6 @@ class Delivery(msgspec.Struct, frozen=True):
     agent: str
     task_state: TaskState
     url: str
-    host: str
     state: PushState
     next_event: int
     last_event: int
@@ -44,6 +45,12 @@ class Delivery(msgspec.Struct, frozen=True):
     attempts: int
     last_error: str | None
     created_at: int
+
+    @property
+    def receiver(self) -> str:
+        """Host, port and path of the URL."""
+        parts = urlsplit(self.url)
+        return f"{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 class Deliveries(msgspec.Struct, frozen=True):
@@ -118,7 +125,8 @@ class OpenToolFacts(msgspec.Struct, frozen=True):
 
 
 class FailedTurn(msgspec.Struct, frozen=True):
-    """A turn that failed; `call` is its last service call, and `error_class` the error of that."""
+    """A turn that failed; `call` is its last service call, and `error_class` the error of that. `correlation_id` is told to
+    its caller, and names it in the log."""
 
     turn: str
     task: str
@@ -131,6 +139,7 @@ class FailedTurn(msgspec.Struct, frozen=True):
     error_class: str | None
     accepted_at: int
     ended_at: int
+    correlation_id: str | None
 
 
 class FailureKey(msgspec.Struct, frozen=True, array_like=True):
@@ -150,7 +159,8 @@ class Failures(msgspec.Struct, frozen=True):
 
 
 class BrokenThread(msgspec.Struct, frozen=True):
-    """A live thread that is lost or unsynced; `turn` and `task` are its latest."""
+    """A live thread that is lost or unsynced; `turn` and `task` are its latest. `since` is the time at which the first of its
+    turns failed because of the loss, at most 100 turns back, or at which the latest was accepted."""
 
     thread: str
     context: str
@@ -160,7 +170,7 @@ class BrokenThread(msgspec.Struct, frozen=True):
     handle: str | None
     turn: str | None
     task: str | None
-    accepted_at: int | None
+    since: int | None
 
 
 class OpenCount(msgspec.Struct, frozen=True):
@@ -173,7 +183,7 @@ class OpenCount(msgspec.Struct, frozen=True):
 
 
 class FailureFact(msgspec.Struct, frozen=True):
-    """A turn that failed lately. `latest`: its thread has no later one."""
+    """A turn that failed lately. `number` is its place in its thread; `latest`: there is no later one."""
 
     agent: str
     failure_class: str | None
@@ -182,6 +192,8 @@ class FailureFact(msgspec.Struct, frozen=True):
     context: str
     ended_at: int
     latest: bool
+    number: int
+    correlation_id: str | None
 
 
 class CallTime(msgspec.Struct, frozen=True):

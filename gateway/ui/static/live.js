@@ -49,6 +49,18 @@ function put(html) {
   target?.focus({ preventScroll: true });
 }
 
+// Rows of which the page has heard nothing stand at its end until their place is known.
+function arrange(ids) {
+  const known = new Set(ids);
+  for (const row of [...list.children]) if (!known.has(row.id)) row.remove();
+  let at = list.firstElementChild;
+  for (const id of ids) {
+    const row = document.getElementById(id);
+    if (row === at) at = at.nextElementSibling;
+    else if (row) list.insertBefore(row, at);
+  }
+}
+
 function open() {
   if (source || document.hidden) return;
   source = new EventSource(list.dataset.live);
@@ -63,6 +75,8 @@ function open() {
     document.getElementById("state").replaceChildren(state);
     document.getElementById("hint").hidden = !state.matches(".wait");
   });
+  source.addEventListener("order", (event) => arrange(JSON.parse(event.data)));
+  source.addEventListener("sums", (event) => document.getElementById("sums").replaceWith(parsed(event.data)));
   source.addEventListener("sentence", (event) => {
     const sentence = document.getElementById("sentence");
     if (sentence.textContent !== event.data) sentence.textContent = event.data;

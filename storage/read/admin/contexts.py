@@ -31,7 +31,7 @@ from gateway.ports.conversation import HandleKind, StorageOwner
 from storage import compiled
 from storage.read import rows as records
 from storage.read.admin.searching import LAST, Pace
-from storage.read.admin.words import first_text, needle, text_around
+from storage.read.admin.words import correlation_id, first_text, needle, text_around
 from storage.read.queries import Readers
 from storage.statement import Query, Row
 
@@ -252,10 +252,12 @@ def _thread(row: Row) -> ThreadMap:
 
 
 def _turn(row: Row) -> ThreadTurn:
-    turn, number, task, state, visible, status, failure, displaced, tries, accepted, started, ended, piece = row
+    turn, number, task, state, visible, status, failure, displaced, tries, accepted, started, ended, failed, piece = row
     place, times = (turn, number, task, TaskState(state), bool(visible)), (accepted, started, ended)
     words = first_text(piece, _SHORT_WORDS)
-    return ThreadTurn(*place, TurnStatus(status), failure, bool(displaced), tries, *times, words)
+    return ThreadTurn(
+        *place, TurnStatus(status), failure, bool(displaced), tries, *times, correlation_id(failed), words
+    )
 
 
 def _step(row: Row) -> HandleStep:

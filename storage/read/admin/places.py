@@ -25,6 +25,7 @@ _SEARCHED: tuple[tuple[PlaceKind, Query], ...] = (
     (PlaceKind.HANDLE, compiled.ADMIN_PLACE_HANDLE),
     (PlaceKind.TOOL_CALL, compiled.ADMIN_PLACE_EXTERNAL),
     (PlaceKind.TRACE, compiled.ADMIN_PLACE_TRACE),
+    (PlaceKind.FAILURE, compiled.ADMIN_PLACE_FAILURE),
 )
 
 

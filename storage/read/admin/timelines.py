@@ -27,6 +27,7 @@ from gateway.ledger.admin.timelines import (
 from gateway.ledger.states import ServiceCallStatus, ToolCallStatus, TurnStatus
 from storage import compiled
 from storage.read import rows as records
+from storage.read.admin.words import correlation_id
 from storage.read.queries import Readers
 from storage.statement import Query, Row
 
@@ -182,8 +183,9 @@ def _timeline(
 
 
 def _head(row: Row) -> TaskHead:
-    task, context, context_id, tenant, principal, agent, visible, state, *rest = row
-    return TaskHead(task, context, context_id, tenant, principal, agent, bool(visible), TaskState(state), *rest)
+    task, context, context_id, tenant, principal, agent, visible, state, *rest, failed = row
+    place = (task, context, context_id, tenant, principal, agent)
+    return TaskHead(*place, bool(visible), TaskState(state), *[*rest, correlation_id(failed)])
 
 
 def _turn(row: Row) -> TurnHead:

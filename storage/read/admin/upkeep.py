@@ -33,6 +33,7 @@ from gateway.ledger.push import PushState
 from gateway.ledger.states import ServiceCallStatus, ToolCallStatus, TurnStatus
 from storage import compiled
 from storage.read.admin.searching import LAST, Pace
+from storage.read.admin.words import correlation_id
 from storage.read.queries import Readers
 from storage.statement import Query, Row
 
@@ -120,7 +121,7 @@ class UpkeepQueries:
             rows, edge = await self._readers.scan_all(
                 (compiled.ADMIN_FAILED, values), (compiled.ADMIN_FAILED_EDGE, values)
             )
-            found += [FailedTurn(*row) for row in rows]
+            found += [FailedTurn(*[*row[:-1], correlation_id(row[-1])]) for row in rows]
             if len(found) > limit:
                 last = found[limit - 1]
                 return Failures(tuple(found[:limit]), FailureKey(last.ended_at, last.turn))
@@ -184,13 +185,14 @@ def _open_tool(row: Row) -> OpenToolFacts:
 
 
 def _failure(row: Row) -> FailureFact:
-    agent, failure_class, task, thread, context, ended_at, latest = row
-    return FailureFact(agent, failure_class, task, thread, context, ended_at, bool(latest))
+    agent, failure_class, task, thread, context, ended_at, latest, number, failed = row
+    place = (agent, failure_class, task, thread, context, ended_at)
+    return FailureFact(*place, bool(latest), number, correlation_id(failed))
 
 
 def _delivery(row: Row) -> Delivery:
-    task, config, context, principal, agent, task_state, url, host, state, *rest = row
-    states = TaskState(task_state), url, host, PushState(state)
+    task, config, context, principal, agent, task_state, url, state, *rest = row
+    states = TaskState(task_state), url, PushState(state)
     return Delivery(task, config, context, principal, agent, *states, *rest)
 
 

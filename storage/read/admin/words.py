@@ -44,3 +44,9 @@ def _told(inner: str) -> str:
     except ValueError:
         return inner
     return text.encode(errors="replace").decode()
+
+
+def correlation_id(piece: str | None) -> str | None:
+    """The id with which the piece begins; None for one that goes on behind the piece."""
+    found, quote, _ = (piece or "").partition('"')
+    return found if quote else None

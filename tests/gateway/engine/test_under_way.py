@@ -34,6 +34,17 @@ def test_of_each_name_the_one_is_told_that_is_silent_longest() -> None:
     assert dict(calls.longest()) == {("a",): 0.0, ("b",): 2.0}
 
 
+def test_each_one_of_a_name_is_told_with_its_silence() -> None:
+    time = Time()
+    calls = UnderWay(time.monotonic)
+    calls.begin("a")
+    time.now = 3.0
+    calls.begin("a")
+    calls.begin("b")
+    time.now = 5.0
+    assert (calls.silences("a"), calls.silences("c")) == ((5.0, 2.0), ())
+
+
 def test_nothing_is_told_of_what_is_not_there() -> None:
     calls = UnderWay(Time().monotonic)
     calls.end(calls.begin("a"))

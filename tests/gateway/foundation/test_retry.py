@@ -10,6 +10,7 @@ from gateway.foundation.retry import (
     ORDINARY,
     WINDOW,
     Breaker,
+    Outage,
     backoff,
     parse_retry_after,
     scheduled,
@@ -341,3 +342,21 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
+
+
+def test_an_outage_lasts_from_its_first_failure_to_an_answer() -> None:
+    hand = Hand()
+    breaker = Breaker(hand)
+    assert breaker.outage is None
+    for _ in range(FAILURES):
+        breaker.failed(ORDINARY)
+        hand.seconds += 1
+    assert breaker.outage == Outage(lasted=5.0, rest=int(COOLDOWN) - 1)
+    hand.seconds += COOLDOWN
+    assert breaker.outage == Outage(lasted=5.0 + COOLDOWN, rest=0)
+    number = breaker.admit()
+    assert number is not None
+    breaker.failed(number)
+    assert breaker.outage == Outage(lasted=5.0 + COOLDOWN, rest=int(COOLDOWN))
+    breaker.answered()
+    assert breaker.outage is None

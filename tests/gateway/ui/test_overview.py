@@ -9,7 +9,7 @@ from gateway.ui.overview import Fact, facts
 
 
 def overview(failed: tuple[str, ...] = (), waiting: tuple[tuple[str, int], ...] = ()) -> Overview:
-    failures = tuple([FailureFact(agent, None, "t", "th", "c", 1, True) for agent in failed])
+    failures = tuple([FailureFact(agent, None, "t", "th", "c", 1, True, 1, None) for agent in failed])
     counts = tuple([OpenCount(agent, TurnStatus.WAITING, turns, 1) for agent, turns in waiting])
     none: tuple[Any, ...] = ()
     running = OpenCount("a", TurnStatus.RUNNING, 7, 1)

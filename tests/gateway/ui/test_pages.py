@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.a2a_client import A2A, a2a_http
-from tests.gateway.ui.visitor import Visitor, make_key, visiting
+from tests.gateway.ui.visitor import Visitor, make_key, states_in_headings, visiting
 from tests.running import Local, StartLocal
 
 AGENTS = """
@@ -121,12 +121,53 @@ async def test_a_turn_that_failed_is_told_with_its_reason(visitor: Visitor, gate
     page = await visitor.open("/ui/agents/broken")
     assert "Turns that failed" in page
     assert page.count("The agent's backend failed. backend-failed") == 3
+    assert page.count("correlation id") == 3
     assert "The last call" not in page
     assert "recorded exchange" not in page
     assert f"/ui/tasks/{task['id']}" in visitor.html
     assert "failed" in await visitor.open("/ui/contexts?standing=failed")
     assert len(set(links(visitor, "/ui/contexts/"))) == 1
-    assert "failed" in await visitor.open(f"/ui/tasks/{task['id']}?show=problems")
+    [told] = re.findall(r"correlation id (\w+)", task["status"]["message"]["parts"][0]["text"])
+    for path in ("/ui/", f"/ui/tasks/{task['id']}?show=problems", links(visitor, "/ui/contexts/")[0]):
+        assert f"correlation id {told}" in await visitor.open(path), path
+    assert (await visitor.follow(f"/ui/go?id={told}")).startswith(f"/ui/tasks/{task['id']}#turn-")
+
+
+async def test_the_heading_of_a_conversation_says_how_its_latest_turn_ended(visitor: Visitor, gateway: Local) -> None:
+    async with a2a_http(gateway.url) as http:
+        await A2A(http, "broken").send("hi", "c-1")
+        await visitor.open("/ui/contexts")
+        [context] = set(links(visitor, "/ui/contexts/"))
+        await visitor.open(context)
+        assert states_in_headings(visitor.html) == ["failed", "failed"]
+        await A2A(http, "echo").send("hi", "c-1")
+    await visitor.open(context)
+    # The latest turn is that of another agent.
+    assert sorted(states_in_headings(visitor.html)) == ["failed", "idle", "idle"]
+
+
+async def test_a_context_is_reached_by_its_public_id_too(visitor: Visitor, echo: A2A) -> None:
+    await echo.send("hi", "a/b c")
+    await visitor.open("/ui/contexts")
+    [context] = set(links(visitor, "/ui/contexts/"))
+    assert await visitor.follow("/ui/contexts/a%2Fb%20c") == context
+    assert await visitor.follow("/ui/contexts/a%2Fb%20c/next?agent=echo") == f"{context}/next?agent=echo"
+    assert "There is no such context" in await visitor.open("/ui/contexts/none", 404)
+
+
+async def test_a_public_id_of_several_principals_leads_to_a_choice(start_local: StartLocal) -> None:
+    settings = "auth: {mode: any_of, api_keys: {enabled: true}}"
+    gateway = await start_local(AGENTS, settings=settings)
+    for name in ("ada", "eve"):
+        async with a2a_http(gateway.url) as http:
+            http.headers["authorization"] = f"Bearer {await make_key(gateway, name, admin=False)}"
+            await A2A(http, "echo").send("hi", "c-1")
+    async with visiting(gateway) as visitor:
+        await visitor.log_in(await make_key(gateway))
+        page = await visitor.open(await visitor.follow("/ui/contexts/c-1"))
+        assert "ada" in page
+        assert "eve" in page
+        assert len(set(links(visitor, "/ui/contexts/"))) == 2
 
 
 async def test_an_agent_tells_its_policies_tools_and_card(visitor: Visitor) -> None:

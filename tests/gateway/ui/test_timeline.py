@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from gateway.a2a.model import TaskState
 from gateway.ledger.admin.timelines import (
     CallHead,
@@ -14,6 +16,8 @@ from gateway.ledger.admin.timelines import (
     TurnHead,
 )
 from gateway.ledger.states import ServiceCallStatus, ToolCallStatus, TurnStatus
+from gateway.ui.rendering import render_rows
+from gateway.ui.tasks import ROWS, TaskView
 from gateway.ui.timeline import FOLD, Row, chosen, folded, rows, scale_of, totals, with_bars
 
 NOW = 1_000_000
@@ -92,7 +96,7 @@ def timeline(*found: Any, state: TaskState = TaskState.COMPLETED) -> Timeline:
     def of(kind: type) -> tuple[Any, ...]:
         return tuple(each for each in found if isinstance(each, kind))
 
-    task = TaskHead("task", "row", "c-1", "", "ada", "a", True, state, 5000, 1000, 1, 9)
+    task = TaskHead("task", "row", "c-1", "", "ada", "a", True, state, 5000, 1000, 1, 9, None)
     turns = of(TurnHead)
     return Timeline(
         task, turns, of(MessageHead), of(CallHead), of(ToolHead), of(ItemHead), of(Note), len(turns), None, frozenset()
@@ -204,3 +208,41 @@ def test_sums_are_of_the_model_the_tools_and_the_waiting() -> None:
     )
     sums = totals(found, NOW)
     assert (sums.model, sums.tools, sums.waited, sums.tokens_in, sums.tokens_out) == (80, 100, 1000, 5, 2)
+
+
+def test_a_tool_that_runs_counts_until_now() -> None:
+    runs = tool(0, status=ToolCallStatus.RUNNING, started_at=NOW - 4000, ended_at=None)
+    asks = tool(1, status=ToolCallStatus.PENDING_APPROVAL, started_at=None, ended_at=None)
+    ended = tool(2, started_at=1050, ended_at=1150)
+    lost = tool(3, status=ToolCallStatus.INTERRUPTED, started_at=1050, ended_at=None)
+    assert (
+        totals(timeline(turn(status=TurnStatus.RUNNING, ended_at=None), call(0), runs, asks, ended, lost), NOW).tools
+        == 4100
+    )
+
+
+def test_a_turn_that_failed_has_its_correlation_id_with_its_reason() -> None:
+    found = timeline(turn(1, TurnStatus.FAILED, failure_class="timed-out"))
+    found = replace(found, task=replace(found.task, correlation_id="c0ffee"))
+    assert rows(found, NOW)[0].facts[:2] == (("failed because", "timed-out"), ("correlation id", "c0ffee"))
+
+
+def test_rows_of_tools_are_short_enough_for_a_page_of_them() -> None:
+    """The bound of a page is 250 KB."""
+    name = "01998c1e-7f00-7abc-8def-{:012}"
+    tools = [
+        tool(
+            number, id=name.format(number), external_id=f"call_{number:024}", server="https://tools.example/mcp",
+            approval_required=True, decision="approved", answered_by="ada", asked_at=1000, started_at=2500, ended_at=4000,
+        )
+        for number in range(ROWS)
+    ]  # fmt: skip
+    found = timeline(turn(), call(0), *tools)
+    found = replace(found, task=replace(found.task, id=name.format(0)))
+    on = scale_of(found, NOW)
+    shown = tuple(with_bars(chosen(rows(found, NOW), "tools", ""), on, {each.id: each for each in tools}))
+    previews = {row.id: '{"city": "' + "x" * 190 for row in shown}
+    view = TaskView(found.task, found, shown, previews, on, totals(found, NOW), "", ROWS, 0, (), frozenset())
+    html = render_rows(view.rows, view)
+    assert len(html) == 1 + ROWS
+    assert sum(map(len, html.values())) < 235_000

@@ -65,3 +65,11 @@ async def make_key(gateway: Local, principal: str = "ops", *, admin: bool = True
     record = ApiKey(digest_of(key), principal, shown(key), principal, tenant, admin, 0)
     await gateway.gateway.runner.runtime.ledger.commit(IssueKey(record))
     return key
+
+
+_HEADING = re.compile(r"<h[12][^>]*>.*?</h[12]>", re.DOTALL)
+_STATE = re.compile(r'<span class="state [a-z]+">([^<]*)<')
+
+
+def states_in_headings(html: str) -> list[str]:
+    return [found[1] for heading in _HEADING.findall(html) if (found := _STATE.search(heading))]

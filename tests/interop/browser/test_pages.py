@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
 import pytest
 from playwright.async_api import Browser, expect
@@ -12,7 +13,10 @@ from gateway.ledger.admin.contexts import ContextFilter
 from tests.a2a_client import A2A, a2a_http
 from tests.gateway.ui.visitor import make_key
 from tests.interop.browser.tabs import Tab, tab
-from tests.interop.browser.world import EVIL, World, world
+from tests.interop.browser.world import EVIL, HUGE, World, world
+
+ROWS = "[...document.querySelectorAll('#rows > li')].map((row) => row.id)"
+FOREIGN = "[...document.querySelectorAll('main script, main img, main iframe, main [onerror], main [hx-post]')].length"
 
 DOWN = 2
 """Conversations with the backend that is down, whose tries are enough for the gateway to leave it alone."""
@@ -92,10 +96,35 @@ async def test_hostile_words_in_every_column_do_nothing(opened: Tab, gateway: Wo
             if await summary.is_visible():
                 await summary.click()
         await opened.picture(f"{name}-opened")
-        found = await page.evaluate(
-            "[...document.querySelectorAll('main script, main img, main iframe, main [onerror], main [hx-post]')].length"
-        )
-        assert found == 0, name
+        assert await page.evaluate(FOREIGN) == 0, name
+
+
+async def test_a_million_hostile_characters_in_each_field_do_nothing_and_pages_stay_small(
+    browser: Browser, gateway: World, hotel: A2A
+) -> None:
+    await make_key(gateway.local, "k" + HUGE[:200])
+    said = await hotel.send(HUGE + " huge", "c-1")
+    failed = await hotel.send("break " + HUGE, "c-2 " + "<img src=x onerror=alert(5)>" * 8)
+    async with a2a_http(gateway.url) as http:
+        await A2A(http, "echo").send(HUGE, "c-3")
+    assert said["status"]["state"] == "TASK_STATE_COMPLETED"
+    ledger = gateway.local.gateway.runner.runtime.ledger
+    rows = [each.id for each in (await ledger.admin.contexts("", ContextFilter())).contexts]
+    pages = ["/ui/", "/ui/agents/hotel", "/ui/contexts", "/ui/keys", f"/ui/go?id={quote(HUGE[:4000])}"]
+    pages += [f"/ui/contexts?text={quote(HUGE[:200])}", f"/ui/contexts/{quote(HUGE[:1000], safe='')}"]
+    pages += [address for row in rows for address in (f"/ui/contexts/{row}", f"/ui/contexts/{row}/next?agent=hotel")]
+    pages += [f"/ui/tasks/{task['id']}{rest}" for task in (said, failed) for rest in ("", "?show=tools", "/events")]
+    async with tab(browser, gateway.url, width=400) as opened:
+        for address in pages:
+            page = await opened.open(address)
+            assert len(await page.content()) < 250_000, address[:100]
+            for summary in await page.locator("main summary").all():
+                if await summary.is_visible():
+                    await summary.click()
+            await page.wait_for_load_state("networkidle")
+            assert await page.evaluate(FOREIGN) == 0, address[:100]
+            assert await opened.overflow() == 0, address[:100]
+        assert [fault for fault in opened.faults if "404" not in fault and "400" not in fault] == []
 
 
 async def test_who_may_answer_is_said_as_long_as_a_task_waits(opened: Tab, hotel: A2A) -> None:
@@ -151,6 +180,23 @@ async def test_a_task_is_live_and_what_is_open_stays_open(opened: Tab, gateway: 
         await expect(page.locator("li.row:has-text('Message') dl").first).to_be_visible()
         await expect(page.locator("#live")).to_be_hidden()
         assert await page.evaluate("document.activeElement.tagName") == "SUMMARY"
+
+
+async def test_the_rows_of_a_live_task_stand_as_on_its_page_that_is_loaded_anew(
+    opened: Tab, gateway: World, hotel: A2A
+) -> None:
+    async with hotel.stream("grow", "c-1") as stream:
+        [first, *_] = await stream.read(2)
+        page = await opened.open(f"/ui/tasks/{first.event['task']['id']}")
+        await expect(page.locator("li[id^=tool-]")).to_have_count(15)
+        gateway.go.set()
+        await stream.rest()
+        await expect(page.locator("#state")).to_have_text("completed")
+        # Over twenty like rows are one.
+        await expect(page.locator("li[id^=fold-]")).to_have_count(1)
+        live = await page.evaluate(ROWS)
+        await page.reload()
+        assert live == await page.evaluate(ROWS)
 
 
 async def test_the_next_page_opens_beside_six_live_ones(browser: Browser, gateway: World, hotel: A2A) -> None:

@@ -28,6 +28,10 @@ EVIL = (
 )
 
 
+HUGE = EVIL * (1_000_000 // len(EVIL))
+"""The same, a million characters long."""
+
+
 @dataclass(frozen=True)
 class World:
     local: Local
@@ -51,6 +55,9 @@ async def world(folder: Path, settings: str = "") -> AsyncIterator[World]:
             "evil": in_rounds([Call("look", {"city": EVIL})], [Say(EVIL)]),
             "fail": [Status(400, {"error": {"message": EVIL, "code": "bad", "type": "x"}})],
             "many": _many,
+            "grow": in_rounds(_calls(15), [*_calls(1), Pause(go), *_calls(15)], [Say("Enough.")]),
+            "huge": in_rounds([Think(HUGE), Call("look", {"city": HUGE})], [Say(HUGE)]),
+            "break": [Status(400, {"error": {"message": HUGE, "code": HUGE, "type": HUGE}})],
         },
         [Say("Hello.", 3)],
     )
@@ -64,8 +71,14 @@ async def world(folder: Path, settings: str = "") -> AsyncIterator[World]:
             "down: {type: openai-responses, model: m, base_url: 'http://127.0.0.1:9/v1'}"
         )
         tools = "tools: {book: {type: python, ref: './desk.py:book'}, look: {type: python, ref: './desk.py:look'}}"
-        async with local_gateway(agents, folder, settings=f"{tools}\n{settings}") as local:
+        async with local_gateway(
+            agents, folder, settings=f"{tools}\nlimits: {{tool_arguments: 4MiB}}\n{settings}"
+        ) as local:
             yield World(local, go)
+
+
+def _calls(number: int) -> list[Call | Pause]:
+    return [Call("look", {"city": f"{at}"}) for at in range(number)]
 
 
 MANY = 3

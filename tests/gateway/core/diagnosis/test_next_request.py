@@ -4,8 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import Message, Part, Role
-from gateway.core.diagnosis.next_request import Fate, planned
+from gateway.core.agents import AgentPolicies
+from gateway.core.diagnosis.next_request import Fate, Lost, after_loss, planned
 from gateway.core.history import Window
+from gateway.ledger.threads import ThreadRecord
 from gateway.ports.conversation import (
     AssistantItem,
     CallItem,
@@ -99,3 +101,15 @@ def test_sources_that_no_answer_cites_are_dropped_where_the_agent_says_so(drops:
     sources = [{"source_number": 0, "text": "x"}, {"source_number": 1, "text": "y"}]
     records = thread((said("a"), CallItem("c1", "find", "{}"), OutputItem("c1", sources), answered("see [source0]")))
     assert fates(GATEWAY, records, drops_uncited=drops)[2] is (Fate.SHORTENED if drops else Fate.SENT)
+
+
+LOST = ThreadRecord("t", "c", "echo", 1, BACKEND.owner, BACKEND.handle, "resp-1", 3, None, lost=True)
+REBUILDS = AgentPolicies(on_lost_handle="rebuild")
+
+
+def test_a_lost_conversation_is_told_again_only_where_the_agent_is_set_to_and_all_of_it_is_known() -> None:
+    gap = [record for record in TALK if isinstance(record.item, UserItem)]
+    assert after_loss(LOST, BACKEND, AgentPolicies(), TALK) == (Lost.FAILS, LOST)
+    assert after_loss(LOST, BACKEND, REBUILDS, gap) == (Lost.GAPS, LOST)
+    how, following = after_loss(LOST, BACKEND, REBUILDS, TALK)
+    assert (how, following.handle, following.epoch, following.lost) == (Lost.REBUILT, None, 2, False)

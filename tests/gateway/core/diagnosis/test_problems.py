@@ -38,9 +38,9 @@ TOOL = OpenToolFacts(
     NOW - 6000,
 )
 TIMES = tuple(ToolTime("echo", "search", took) for took in (900, 1000, 5000))
-FAILURE = FailureFact("echo", "timed-out", "task-1", "thread-1", "context-1", NOW - 5000, latest=True)
+FAILURE = FailureFact("echo", "timed-out", "task-1", "thread-1", "context-1", NOW - 5000, True, 7, "c0ffee")
 DELIVERY = Delivery(
-    "task-1", "config-1", "context-1", "ada", "echo", TaskState.WORKING, "https://hook.example/", "hook.example",
+    "task-1", "config-1", "context-1", "ada", "echo", TaskState.WORKING, "https://ada:s3cret@hook.example/in?key=s3cret",
     PushState.ACTIVE, 3, 7, NOW + 9000, 2, "HTTP 503", 500,
 )  # fmt: skip
 
@@ -110,18 +110,24 @@ def test_the_median_is_that_of_a_tool_of_an_agent() -> None:
 
 
 def test_a_thread_whose_latest_turns_have_all_failed_is_told_once() -> None:
-    earlier = replace(FAILURE, latest=False)
-    [failing] = found(failures=(FAILURE, earlier, earlier))
+    six, five, four = [replace(FAILURE, latest=False, number=at, ended_at=NOW - 9000 + at) for at in (6, 5, 4)]
+    [failing] = found(failures=(FAILURE, six, five))
     assert (failing.kind, failing.number, failing.thread, failing.detail) == (
         ProblemKind.FAILING, 3, "thread-1", "timed-out",
     )  # fmt: skip
-    assert kinds(failures=(FAILURE, earlier)) == []
-    assert kinds(failures=(earlier, earlier, earlier)) == []
+    assert (failing.since, failing.correlation_id) == (NOW - 8995, "c0ffee")
+    assert kinds(failures=(FAILURE, six)) == []
+    assert kinds(failures=(six, five, four)) == []
+
+
+def test_a_turn_that_did_not_fail_between_two_that_did_ends_their_row() -> None:
+    earlier = [replace(FAILURE, latest=False, number=at) for at in (5, 4)]
+    assert kinds(failures=(FAILURE, *earlier)) == []
 
 
 def test_threads_that_are_lost_come_before_those_that_are_unsynced() -> None:
     thread = BrokenThread("thread-1", "context-1", "ada", "echo", "unsynced", "r1", "turn-1", "task-1", 900)
-    lost = replace(thread, state="lost", accepted_at=950)
+    lost = replace(thread, state="lost", since=950)
     assert kinds(broken=(thread, lost)) == [ProblemKind.LOST, ProblemKind.UNSYNCED]
 
 
@@ -129,9 +135,14 @@ def test_a_receiver_that_is_down_is_one_problem_however_many_tasks_it_misses() -
     other = replace(DELIVERY, task="task-2", next_event=1, last_event=1, created_at=400)
     [behind] = found(stuck=(DELIVERY, other))
     assert (behind.kind, behind.subject, behind.number, behind.task, behind.detail) == (
-        ProblemKind.BEHIND, "hook.example", 6, "task-2", "HTTP 503",
+        ProblemKind.BEHIND, "hook.example/in", 6, "task-2", "HTTP 503",
     )  # fmt: skip
     assert kinds(stuck=(DELIVERY, replace(DELIVERY, state=PushState.GONE))) == [ProblemKind.STOPPED, ProblemKind.BEHIND]
+
+
+def test_two_receivers_of_one_host_are_told_apart() -> None:
+    other = replace(DELIVERY, url="https://hook.example:8443/other")
+    assert [each.subject for each in found(stuck=(DELIVERY, other))] == ["hook.example/in", "hook.example:8443/other"]
 
 
 def test_deletions_that_were_given_up_are_counted_by_agent() -> None:
@@ -141,7 +152,9 @@ def test_deletions_that_were_given_up_are_counted_by_agent() -> None:
 
 
 def test_a_backend_that_is_left_alone_comes_first() -> None:
-    breaker = OpenBreaker("https://notes.example", ("notes", "memos"), 14_000)
+    breaker = OpenBreaker("https://notes.example", ("notes", "memos"), 14_000, NOW - 9000)
     told = problems(replace(NOTHING, turns=(TURN,)), [breaker])
     assert [problem.kind for problem in told] == [ProblemKind.BREAKER, ProblemKind.SILENT]
-    assert (told[0].agent, told[0].subject, told[0].took) == ("notes, memos", "https://notes.example", 14_000)
+    assert (told[0].agent, told[0].subject, told[0].took, told[0].since) == (
+        "notes, memos", "https://notes.example", 14_000, NOW - 9000,
+    )  # fmt: skip

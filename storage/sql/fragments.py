@@ -182,7 +182,7 @@ def some(table: Table, *names: str) -> tuple[Column[Any], ...]:
 task_columns = (
     *some(task, "id", "context"),
     context.c.public_id,
-    *some(task, "agent", "state", "status_message", "status_at", "last_event", "visible"),
+    *some(task, "agent", "state", "status_message", "status_at", "last_event", "visible", "created_at"),
 )
 """The columns of TaskRecord, in its order."""
 

@@ -185,10 +185,6 @@ class TurnRun:
         """The turn makes a task that its caller may know of."""
         return self.response.done() and not self.left and self.response.result() is None
 
-    async def ended(self) -> None:
-        """Returns when the turn has ended. A cancelled waiter does not cancel the turn."""
-        await asyncio.shield(self.done)
-
     # --- changes
 
     def go_on_from(self, recorded: RecordedTurn | None) -> None:

@@ -54,7 +54,7 @@ class Store(NamedTuple):
 
     def ids(self, table: str) -> set[str]:
         """As the store has them for itself."""
-        sql = f"SELECT id FROM {table}"  # noqa: S608
+        sql = f"SELECT id FROM {table}"
         if self.url.startswith("sqlite"):
             with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"))) as file:
                 return {row[0] for row in file.execute(sql)}
@@ -271,9 +271,7 @@ def test_jobs_for_long_handles_have_the_ids_that_each_store_gives_them(
     source, there, back = filled("sqlite"), make(target), make("sqlite")
     handle = "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(2000))  # nothing that compresses
     source.change("INSERT INTO delete_job VALUES (?, 'echo', ?, NULL, 0)", f"thread {handle}", handle)
-    source.change(
-        "INSERT INTO withdrawal VALUES (?, 'echo', 'thread', ?, 'run', 7, 0)", f"thread {handle} run", handle
-    )
+    source.change("INSERT INTO withdrawal VALUES (?, 'echo', 'thread', ?, 'run', 7, 0)", f"thread {handle} run", handle)
     copy_all(source, there)
     copy_all(there, back)
     for table, whole in ("delete_job", handle), ("withdrawal", f"{handle} run"):

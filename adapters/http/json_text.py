@@ -1,5 +1,5 @@
-"""JSON that passes on what others have written -> values that can be stored. Law: one value that cannot be kept costs that value, and not what stands
-beside it.
+"""JSON that passes on what others have written -> values that can be stored. Law: one value that cannot be kept costs that
+value, and not what stands beside it.
 
 A service that passes the text of a bot on as it is (Microsoft's do) passes on half of a surrogate pair where the bot has cut a
 text in the middle of a character.

@@ -119,7 +119,7 @@ class Contexts:
     async def _cancel(self, caller: Caller, context_id: str) -> None:
         """The last turn first, so that none begins because the turn before it has ended. Raises: DrainOver."""
         for run in reversed(self._runner.runs_in(caller, context_id)):
-            self._runner.request_cancel(run)
+            self._runner.cancel(run)
             await self._drain.before_over(run.done)
 
 

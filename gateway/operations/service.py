@@ -269,7 +269,7 @@ class Operations:
             run = self._reader.run_of(call, request.id)
             if run is not None:
                 ours = True
-                self._runner.request_cancel(run)
+                self._runner.cancel(run)
                 try:
                     await self._drain.before_over(run.done)
                 except DrainOver:

@@ -14,7 +14,6 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import sqlite3
 import statistics
 import sys
@@ -26,6 +25,8 @@ from soak_load import KEPT_OPEN, Load
 from targets import HERE
 
 sys.path.insert(0, str(HERE.parent))
+
+from tests.support.ports import free_port  # noqa: E402
 
 MIB = 1 << 20
 GATES = {"rss_slope_mib_per_min": 1.0, "fds_grown": 5, "threads_grown": 2, "wal_max_mib": 32, "failed": 0, "broken": 0}
@@ -145,12 +146,6 @@ def broken(db):
 def lives(minutes, rate):
     """Seconds in proportion to the run, for soak_gateway.py; no conversation may expire that is only waiting for its next turn."""
     return [max(5, 2 * minutes), max(10, 4 * minutes), max(20, 8 * minutes), max(30, 12 * minutes, 5 * KEPT_OPEN / rate)]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 async def drive(target, o, settle, inside):

@@ -12,6 +12,7 @@ from gateway.ledger.rows import Holder, Progress, Row, RowTable, Unfinished
 from storage.compiled import DATA_VERSION, OLDEST, VERSION
 from storage.connection import OLDEST_USER, connect
 from storage.errors import read_failure, trouble, unavailable
+from storage.job_ids import has_jobs, short_id, whole_ids
 from storage.row_tables import COPYING, LAYOUT, NO_CODE, ROW_TABLES, key_as_bytes, progress_of, refuse_other
 from storage.schema.access import obstacle
 from storage.schema.open import prepare
@@ -65,9 +66,10 @@ class SqliteRows:
             ]
 
     def read(self, table: RowTable, after: Row | None = None) -> Iterator[Row]:
-        key = _names(table.key)
+        names = _short_names if has_jobs(table) else _names
+        key = names(table.key)
         behind = "" if after is None else f"WHERE ({key}) > ({_places(table.key)})"
-        query = f"SELECT {_names(table.columns)} FROM {table.name} {behind} ORDER BY {key}"  # noqa: S608
+        query = f"SELECT {names(table.columns)} FROM {table.name} {behind} ORDER BY {key}"  # noqa: S608
         with _reading():
             if not self._snapshot.in_transaction:
                 self._version = self._data_version()
@@ -109,7 +111,7 @@ class SqliteRows:
             if moved != 1:
                 raise Conflict(f"{table.name} has other rows than those that were copied")
             into = f"INSERT INTO {table.name} ({_names(table.columns)}) VALUES ({_places(table.columns)})"  # noqa: S608
-            self._watch.executemany(into, rows)
+            self._watch.executemany(into, [whole_ids(table, row) for row in rows] if has_jobs(table) else rows)
 
     def finish(self) -> None:
         with self._writing():
@@ -188,6 +190,7 @@ def _to_read(path: Path) -> sqlite3.Connection:
     address = f"{path.absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=_TIMEOUT_MS / 1000)
     connection.execute("PRAGMA query_only = ON")
+    connection.create_function("short_id", 1, short_id, deterministic=True)
     return connection
 
 
@@ -211,6 +214,10 @@ def _has_table(connection: sqlite3.Connection, name: str) -> bool:
 
 def _names(columns: Sequence[str]) -> str:
     return ", ".join(f'"{name}"' for name in columns)
+
+
+def _short_names(columns: Sequence[str]) -> str:
+    return ", ".join('short_id("id")' if name == "id" else f'"{name}"' for name in columns)
 
 
 def _places(columns: Sequence[str]) -> str:

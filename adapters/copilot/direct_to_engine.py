@@ -14,12 +14,12 @@ import msgspec
 from adapters.copilot.activities import Activity, read
 from adapters.copilot.answer import Answer
 from adapters.copilot.failures import CopilotFailures
-from adapters.copilot.json_text import decode
 from adapters.copilot.message import encode
 from adapters.copilot.settings import API_VERSION, CopilotSettings, EngineSettings
 from adapters.http.client import HttpClient
 from adapters.http.credentials.signing import headers_of, signing_of
 from adapters.http.failures import nothing_sent
+from adapters.http.json_text import decode
 from gateway.a2a.model import Json
 from gateway.ports.adapter import (
     AdapterError,

@@ -121,7 +121,7 @@ class Gateway:
         self._duties = duties = Duties(ledger, clock, runner.runtime.holder)
         self._deletions = Deletions(ledger, self._agents, clock, duties)
         self._withdrawals = Withdrawals(ledger, self._agents, clock, duties)
-        self._contexts = Contexts(ledger, runner, fanout, clock)
+        self._contexts = Contexts(ledger, runner, fanout, clock, self.drain)
         self._transfer = ContextTransfer(ledger, clock)
         paused = PausedTurns(ledger, runner, fanout, clock)
         self._expiry = QuestionExpiry(ledger, runner, paused, clock, duties, self._agents)

@@ -2,8 +2,10 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, Field, JsonValue, SerializeAsAny, model_validator
+from pydantic import BaseModel, Field, JsonValue, SerializeAsAny, field_validator, model_validator
 
+from gateway.a2a.model import Json
+from gateway.a2a.wire.card import first_empty
 from gateway.config.settings import Count, MediaTypes, Name, Settings, Text, TimeLimit, WebUrl, duration
 from gateway.config.tools import ApprovalConfig, ClientToolConfig, ToolCallsConfig
 from gateway.ports.conversation import StorageOwner
@@ -55,7 +57,20 @@ class ExtensionConfig(Settings):
     uri: Text = Field(description="URI of the extension.")
     description: Text | None = Field(None, description="How this agent uses it.")
     required: bool = Field(False, description="Refuse clients that do not name it.")
-    params: dict[str, JsonValue] | None = Field(None, description="Parameters, as the extension defines them.")
+    params: dict[str, JsonValue] | None = Field(
+        None, description="Parameters, as the extension defines them, without null and without what is empty."
+    )
+
+    @field_validator("params")
+    @classmethod
+    def _is_whole_in_a_card(cls, params: dict[str, Json] | None) -> dict[str, Json] | None:
+        place = None if params is None else first_empty(params)
+        if place is not None:
+            raise ValueError(
+                f"{place.removeprefix('.')} is null or empty: a card holds nothing empty, because clients leave it out before "
+                "they check its signature"
+            )
+        return params
 
 
 class CardConfig(Settings):

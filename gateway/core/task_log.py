@@ -13,7 +13,8 @@ from gateway.ledger.tasks import TurnRecord
 
 
 def task_at(empty: Task, turns: Sequence[TurnRecord], events: Sequence[tuple[int, bytes]], number: int) -> Task:
-    """The task right after event `number` of its log. `empty` has its ids, and its status where there is no event.
+    """The task right after event `number` of its log. `empty` has its ids, the time at which it began, and its state where
+    there is no event.
 
     Raises: CorruptRecord.
     """

@@ -16,6 +16,7 @@ import structlog
 from gateway.a2a.model import INTERRUPTED, TERMINAL, TaskState, TaskStatusUpdateEvent
 from gateway.engine.changes import Changes, Heard
 from gateway.engine.fanout import Subscription
+from gateway.foundation.shutdown import Drain, DrainOver
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
 from gateway.ledger.events import Frame, logged
 from gateway.ledger.leases import RequestCancel
@@ -157,15 +158,23 @@ def _state(payload: bytes) -> TaskState | None:
 
 
 async def cancel_in_processes(
-    ledger: Ledger, changes: Changes, context: str, chosen: Callable[[OpenTurn], bool], patience: float
+    ledger: Ledger, changes: Changes, context: str, chosen: Callable[[OpenTurn], bool], patience: float, drain: Drain
 ) -> None:
     """Requests the end of the chosen turns of a context (its row) in whichever processes they run; returns when they have
-    ended, or after `patience`, the seconds within which a live process reacts and a dead process is recognised."""
+    ended, or after `patience`, the seconds within which a live process reacts and a dead process is recognised.
+
+    Raises: DrainOver.
+    """
     turns = {turn.turn: turn.task for turn in await ledger.open_turns(context) if chosen(turn)}
     if not turns:
         return
     await ledger.commit(RequestCancel(tuple(sorted(turns))))
     with suppress(TimeoutError), changes.heard(turns.values(), wanted=True) as heard:
         async with asyncio.timeout(patience):
-            while not turns.keys().isdisjoint(turn.turn for turn in await ledger.open_turns(context) if chosen(turn)):
-                await heard.within(_LOOK)
+            with drain.over.on_set(heard.set):
+                while not turns.keys().isdisjoint(
+                    turn.turn for turn in await ledger.open_turns(context) if chosen(turn)
+                ):
+                    await heard.within(_LOOK)
+                    if drain.over.is_set():
+                        raise DrainOver

@@ -125,7 +125,8 @@ class TurnRun:
 
     `prepared` says that `service_call` is stored and under way; C2 may be in the same unit as C1. `open_calls` are the
     tool calls of that service call with which a paused turn continues. `base` is the handle at which the turn began.
-    `resume_point` is set when the process that ran the turn died. The runner sets the other fields. `entered` says that
+    `resume_point` is set when the process that ran the turn died, `to_be_cancelled` when a cancel had been requested there. The
+    runner sets the other fields. `entered` says that
     the turn's code runs, so that cancelling `task` reaches it.
 
     Where spans are wanted, `trace` is the caller's trace, as in Accept, `accepted_at` the time of a turn that was accepted
@@ -145,6 +146,7 @@ class TurnRun:
     open_calls: tuple[ToolCall, ...] = ()
     base: str | None = None
     resume_point: ResumePoint | None = None
+    to_be_cancelled: bool = False
     response: asyncio.Future[Message | None] = field(default_factory=asyncio.Future)
     left: bool = False
     done: asyncio.Future[None] = field(default_factory=asyncio.Future)
@@ -184,10 +186,6 @@ class TurnRun:
     def public(self) -> bool:
         """The turn makes a task that its caller may know of."""
         return self.response.done() and not self.left and self.response.result() is None
-
-    async def ended(self) -> None:
-        """Returns when the turn has ended. A cancelled waiter does not cancel the turn."""
-        await asyncio.shield(self.done)
 
     # --- changes
 

@@ -58,8 +58,7 @@ class TurnRunner:
             async with asyncio.timeout(run.agent.policies.turn_timeout):
                 await self._rounds_and_calls()
         except AdapterError as error:
-            wait = time_until_retry(error, self._context.runtime.breakers.rest(run.agent, error))
-            await self._fail(error.kind, error.detail, retry_after=wait, usage=error.usage, hint=error.hint)
+            await self._end_with(error)
         except TurnFailed as error:
             if not self._paused:
                 await self._fail(error.failure, error.detail)
@@ -159,6 +158,15 @@ class TurnRunner:
         return any(call.rerun for call in run.open_calls) and rested >= run.agent.policies.turn_timeout * 1000
 
     # --- a turn that ends early
+
+    async def _end_with(self, error: AdapterError) -> None:
+        run = self._run
+        if run.to_be_cancelled:
+            # The backend may have heard of it already.
+            await self._cancel()
+            return
+        wait = time_until_retry(error, self._context.runtime.breakers.rest(run.agent, error))
+        await self._fail(error.kind, error.detail, retry_after=wait, usage=error.usage, hint=error.hint)
 
     async def _cancel(self) -> None:
         stopped = await self._cancel_call()

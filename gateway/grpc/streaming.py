@@ -6,6 +6,7 @@ A message has no place for the number of its event. The initial metadata give th
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -52,7 +53,7 @@ class StreamedCall:
         self._settings = settings
         self._event = event
         self._turn = turn
-        self._end: Exception | None = None
+        self._end: Callable[[], A2AError] | None = None
         self._reading = asyncio.timeout(None)
 
     async def run(self, metadata: Metadata, resumed: int | None, on_revocation: OnRevocation) -> None:
@@ -60,10 +61,10 @@ class StreamedCall:
 
         Raises: A2AError where it ends before its task, CallerGone, and whatever the stream raises.
         """
-        draining = partial(
-            self._stop, Busy("The gateway is shutting down; subscribe again with last-event-id.", retry_after=1)
-        )
-        revoked = partial(self._stop, Unauthenticated("the API key is not valid any more", presented=True))
+        draining, revoked = partial(self._stop, self._drained), partial(self._stop, _revoked)
+        if not self._turn.reads:
+            # Until its caller has taken the task.
+            self._context.carried_out = partial(not_given, None)
         try:
             async with self._reading:
                 with self._settings.drain.on_set(draining), on_revocation(revoked):
@@ -74,13 +75,12 @@ class StreamedCall:
         finally:
             await self._stream.aclose()
         if self._end is not None:
-            raise self._end
+            raise self._end()
 
     async def _pump(self, metadata: Metadata, resumed: int | None) -> None:
         begun = False
         async for batch in self._stream:
             if not begun and not self._turn.reads:
-                # Until its caller has taken the task.
                 self._context.carried_out = partial(_not_given, batch)
                 if self._turn.overfull:
                     raise _not_given(batch)
@@ -96,10 +96,20 @@ class StreamedCall:
                 self._context.carried_out = None
                 self._turn.end()
 
-    def _stop(self, end: Exception) -> None:
+    def _drained(self) -> A2AError:
+        carried_out = self._context.carried_out
+        if carried_out is not None:
+            return carried_out()
+        return Busy("The gateway is shutting down; subscribe again with last-event-id.", retry_after=1)
+
+    def _stop(self, end: Callable[[], A2AError]) -> None:
         if self._end is None:
             self._end = end
             self._reading.reschedule(0)
+
+
+def _revoked() -> A2AError:
+    return Unauthenticated("the API key is not valid any more", presented=True)
 
 
 def _not_given(batch: list[Frame]) -> A2AError:

@@ -24,6 +24,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
     status_at: int
     last_event: int
     visible: bool
+    created_at: int
 
 
 class EventRow(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.a2a.draft_1_1 import numbered
+from gateway.a2a.errors import A2AError, Busy
 from gateway.a2a.model import Task
 from gateway.a2a.tool_calls import Rendering, rendering
 from gateway.a2a.wire import v1_1
@@ -51,6 +52,11 @@ class OperationCall(msgspec.Struct, frozen=True):
     def shown(self, task: Task, number: int) -> Task:
         """The task as the caller's version has it. `number` is that of its latest event."""
         return numbered(task, number) if self.shows_generations else task
+
+
+def draining() -> A2AError:
+    """Nothing was done, because the process is about to end."""
+    return Busy("The gateway is shutting down; try again.", retry_after=1)
 
 
 class EventStream(Protocol):

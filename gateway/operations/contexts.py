@@ -5,6 +5,7 @@ anything of it is stored.
 """
 
 import asyncio
+from contextlib import suppress
 
 import msgspec
 import structlog
@@ -19,11 +20,13 @@ from gateway.core.ownership import can_serve
 from gateway.engine.fanout import Fanout
 from gateway.engine.other_processes import cancel_in_processes
 from gateway.foundation.clock import Clock
+from gateway.foundation.shutdown import Drain, DrainOver
 from gateway.ledger.documents import Adopt, Import, PortableThread
 from gateway.ledger.errors import Conflict, CorruptRecord
 from gateway.ledger.port import Ledger
 from gateway.ledger.retention import AgedContext, DeleteContext, ExpireContext, PurgeContext
 from gateway.ledger.threads import Caller
+from gateway.operations.call import draining
 from gateway.operations.paused_turns import PausedTurns
 from gateway.operations.target import new_thread
 from gateway.ports.capabilities import CanCheckHandle
@@ -44,10 +47,11 @@ _encoder = msgspec.json.Encoder()
 class Contexts:
     """Deletes and expires contexts. One instance serves every agent of the gateway."""
 
-    def __init__(self, ledger: Ledger, runner: Runner, fanout: Fanout, clock: Clock) -> None:
+    def __init__(self, ledger: Ledger, runner: Runner, fanout: Fanout, clock: Clock, drain: Drain) -> None:
         self._ledger = ledger
         self._runner = runner
         self._clock = clock
+        self._drain = drain
         self._paused = PausedTurns(ledger, runner, fanout, clock)
 
     async def delete(self, caller: Caller, context_id: str, agent: Agent | None = None) -> None:
@@ -55,23 +59,27 @@ class Contexts:
         thread on that agent.
 
         Source: docs/state-model.md, scenarios 139 and 140. Raises: NotFound, also for a context of another caller and
-        for a deleted context.
+        for a deleted context; Busy where the process ends before its turns.
         """
         context = await self._ledger.context(caller, context_id, agent.name if agent is not None else "")
         if context is None or context.state == "deleted" or (agent is not None and context.thread is None):
             raise _not_found(context_id, agent)
-        await self._close(caller, context_id, context.id)
+        try:
+            await self._close(caller, context_id, context.id)
+        except DrainOver:
+            raise draining() from None
         try:
             await self._ledger.commit(DeleteContext(caller, context.id, self._clock.now()))
         except Conflict as error:
             raise _not_found(context_id, agent) from error
         # Turns of messages that were accepted meanwhile can no longer commit.
-        await self._cancel(caller, context_id)
+        with suppress(DrainOver):
+            await self._cancel(caller, context_id)
         await self._purge(context.id)
 
     async def expire(self, context: AgedContext, idle_before: int) -> bool:
         """Ends a context that is unused since `idle_before`, or completes an interrupted expiry. Returns False when the
-        context was used.
+        context was used, and where the process ends before it is done.
 
         Source: docs/state-model.md, scenario 142. Raises: Conflict, LedgerUnavailable.
         """
@@ -80,7 +88,10 @@ class Contexts:
                 await self._ledger.commit(ExpireContext(context.id, idle_before, self._clock.now()))
             except Conflict:
                 return False
-        await self._close(context.caller, context.public_id, context.id)
+        try:
+            await self._close(context.caller, context.public_id, context.id)
+        except DrainOver:
+            return False
         await self._purge(context.id)
         return True
 
@@ -91,10 +102,11 @@ class Contexts:
             await self._ledger.commit(PurgeContext(row, self._clock.now()))
 
     async def _close(self, caller: Caller, public_id: str, row: str) -> None:
+        """Raises: DrainOver."""
         await self._cancel(caller, public_id)
         # A paused turn belongs to no process, so no process can confirm its cancellation.
         changes, patience = self._runner.runtime.changes, self._runner.patience
-        await cancel_in_processes(self._ledger, changes, row, lambda turn: not turn.waits, patience)
+        await cancel_in_processes(self._ledger, changes, row, lambda turn: not turn.waits, patience, self._drain)
         try:
             waiting = await self._ledger.waiting_tasks(row)
         except CorruptRecord as error:
@@ -105,10 +117,10 @@ class Contexts:
             await self._paused.cancel(caller, task)
 
     async def _cancel(self, caller: Caller, context_id: str) -> None:
-        """The last turn first, so that none begins because the turn before it has ended."""
+        """The last turn first, so that none begins because the turn before it has ended. Raises: DrainOver."""
         for run in reversed(self._runner.runs_in(caller, context_id)):
-            self._runner.request_cancel(run)
-            await run.ended()
+            self._runner.cancel(run)
+            await self._drain.before_over(run.done)
 
 
 def _not_found(context_id: str, agent: Agent | None = None) -> A2AError:

@@ -29,7 +29,7 @@ from gateway.ledger.tasks import PageLimits, TaskFilter, TaskRecord
 from gateway.ledger.turns import Replay
 from gateway.operations import page_tokens
 from gateway.operations.accept import MessageIntake
-from gateway.operations.call import EventStream, OperationCall
+from gateway.operations.call import EventStream, OperationCall, draining
 from gateway.operations.incoming import read_message
 from gateway.operations.long_poll import LongPolls
 from gateway.operations.paused_turns import OnStored, PausedTurns
@@ -46,7 +46,6 @@ _NOT_WAITED_FOR = (
     "The message was accepted, but its answer is not waited for here any more; sent again under the same "
     "Idempotency-Key, it gets the answer."
 )
-_DRAINING = "The gateway is shutting down; try again."
 
 
 class Operations:
@@ -136,7 +135,7 @@ class Operations:
                 try:
                     await self._drain.before_over(run.done)
                 except DrainOver:
-                    raise Busy(_DRAINING, retry_after=1) from None
+                    raise draining() from None
                 finally:
                     self._behind -= Counter({run.live.id: 1})
                 ended = run
@@ -145,7 +144,7 @@ class Operations:
         self, call: OperationCall, request: model.SendMessageRequest, on_stored: OnStored | None
     ) -> TurnRun | Replay:
         if self._drain.is_set():
-            raise Busy(_DRAINING, retry_after=1)
+            raise draining()
         config = request.configuration.task_push_notification_config if request.configuration else None
         with self._runner.in_flight.now:
             push = None if config is None else await self._configs(call).draft(call, config, request.message)
@@ -270,7 +269,7 @@ class Operations:
             run = self._reader.run_of(call, request.id)
             if run is not None:
                 ours = True
-                self._runner.request_cancel(run)
+                self._runner.cancel(run)
                 try:
                     await self._drain.before_over(run.done)
                 except DrainOver:
@@ -291,9 +290,12 @@ class Operations:
                 asked = True
                 patience = self._runner.patience
                 changes, context = self._runner.runtime.changes, record.context
-                await cancel_in_processes(
-                    self._ledger, changes, context, lambda turn: turn.task == request.id, patience
-                )
+                try:
+                    await cancel_in_processes(
+                        self._ledger, changes, context, lambda turn: turn.task == request.id, patience, self._drain
+                    )
+                except DrainOver:
+                    break
         raise Busy(f"Task {echo(request.id)} cannot be canceled now; try again.", retry_after=5)
 
     async def subscribe_to_task(self, call: OperationCall, request: model.SubscribeToTaskRequest) -> EventStream:

@@ -183,9 +183,8 @@ class TaskReader(msgspec.Struct, frozen=True):
             return call.shown(assemble(record.id, record.context_id, status_of(record), outputs), latest), [], latest
         turns = (await self.ledger.turns((record.id,), artifacts=False))[record.id]
         size = sum(len(payload) for _, payload in events)
-        empty = Task(
-            id=record.id, context_id=record.context_id, status=status(record.state, timestamp(record.status_at))
-        )
+        began = status(record.state, timestamp(record.created_at))
+        empty = Task(id=record.id, context_id=record.context_id, status=began)
         task = await off_loop(size, task_at, empty, turns, events, number)
         return call.shown(task, number), list(events[number:]), latest
 

@@ -3,7 +3,6 @@
 Law: a recorded agent has all abilities of its adapter; a replayed one answers calls, and reaches nothing.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, cast, get_args
@@ -21,9 +20,9 @@ from gateway.ports.adapter import (
     ErrorClass,
     ServiceRequest,
 )
-from gateway.ports.wire import EVENTS, Answer, End, Player, Recorder, Request, Tap
-from gateway.recording.lines import Blocks, Event, made
-from gateway.recording.pace import passed
+from gateway.ports.wire import Answer, End, Player, Recorder, Request, Tap
+from gateway.recording.calls import RecordedCall, replayed
+from gateway.recording.lines import Event
 
 _FIELDS = ("handle", "items", "context_id", "task_id", "principal", "message", "state", "tools", "so_far", "owner")
 """What of a request is recorded: not its secret, and no time."""
@@ -51,26 +50,13 @@ class _Recorded:
         self._adapter, self._name, self._tap = adapter, name, tap
 
     async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
-        taking = self._tap.begin(_asked(self._name, request))
-        taking.answered(200, EVENTS)
-        how = End.CANCELLED
-        try:
+        with RecordedCall(self._tap, _asked(self._name, request), AdapterError, _told) as recorded:
             async with aclosing(self._adapter.call(request)) as events:
                 async for event in events:
-                    taking.received(made(type(event).__name__, msgspec.to_builtins(event)))
+                    recorded.event(type(event).__name__, msgspec.to_builtins(event))
                     if isinstance(event, CallCompleted | DirectReply):
-                        how = End.COMPLETE
+                        recorded.complete()
                     yield event
-            how = End.COMPLETE
-        except AdapterError as error:
-            taking.received(made(AdapterError.__name__, {name: getattr(error, name) for name in _ERROR_FIELDS}))
-            how = End.COMPLETE
-            raise
-        except Exception:
-            how = End.BROKEN
-            raise
-        finally:
-            taking.ended(how)
 
     async def aclose(self) -> None:
         await self._adapter.aclose()
@@ -93,18 +79,17 @@ class _Replayed:
 
 async def _events(answer: Answer) -> AsyncGenerator[AdapterEvent, None]:
     """Raises: AdapterError as recorded; CONTRACT_BROKEN for what is no event."""
-    blocks = Blocks()
-    async with aclosing(passed(answer)) as pieces:
-        async for piece in pieces:
-            for block in blocks.feed(piece):
-                event = Event.of(block)
-                if event is None:
-                    raise AdapterError(ErrorClass.CONTRACT_BROKEN, "the recording has an event that cannot be read")
-                yield _read(event)
-    if answer.how is End.CANCELLED:
-        await asyncio.Event().wait()
+    async with aclosing(replayed(answer)) as events:
+        async for event in events:
+            if event is None:
+                raise AdapterError(ErrorClass.CONTRACT_BROKEN, "the recording has an event that cannot be read")
+            yield _read(event)
     if answer.how is not End.COMPLETE:
         raise AdapterError(ErrorClass.INTERRUPTED, f"the recording ends here: {answer.how}")
+
+
+def _told(error: AdapterError) -> tuple[str, Json]:
+    return AdapterError.__name__, {name: getattr(error, name) for name in _ERROR_FIELDS}
 
 
 def _read(event: Event) -> AdapterEvent:

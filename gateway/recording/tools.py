@@ -2,7 +2,6 @@
 another than before; a replayed source reaches nothing.
 """
 
-import asyncio
 import dataclasses
 from contextlib import aclosing
 
@@ -11,9 +10,8 @@ import msgspec
 from gateway.a2a.model import Json
 from gateway.ports import tools as port
 from gateway.ports.tools import ConsentNeeded, ConsentPage, SourceTool, ToolError, ToolOutput, ToolRun, ToolSource
-from gateway.ports.wire import EVENTS, Answer, End, Player, Recorder, ReplayMissing, Request, Tap
-from gateway.recording.lines import Blocks, Event, made
-from gateway.recording.pace import passed
+from gateway.ports.wire import Answer, Player, Recorder, ReplayMissing, Request, Tap
+from gateway.recording.calls import RecordedCall, replayed
 
 _LISTING, _PROGRESS, _OUTPUT = "SourceTools", "progress", "ToolOutput"
 _ERRORS: dict[str, type[ToolError]] = {
@@ -34,35 +32,20 @@ class _Recorded:
     async def tools(self) -> tuple[SourceTool, ...]:
         listed = await self._source.tools()
         if listed is not self._listed and listed != self._listed:
-            taking = self._tap.begin(_list(self._name))
-            taking.answered(200, EVENTS)
-            taking.received(made(_LISTING, msgspec.to_builtins(listed)))
-            taking.ended(End.COMPLETE)
+            with RecordedCall(self._tap, _list(self._name), ToolError, _told) as recorded:
+                recorded.event(_LISTING, msgspec.to_builtins(listed))
         self._listed = listed
         return listed
 
     async def run(self, run: ToolRun) -> ToolOutput:
-        taking = self._tap.begin(_call(self._name, run))
-        taking.answered(200, EVENTS)
+        with RecordedCall(self._tap, _call(self._name, run), ToolError, _told) as recorded:
 
-        def progress(text: str) -> None:
-            taking.received(made(_PROGRESS, text))
-            run.progress(text)
+            def progress(text: str) -> None:
+                recorded.event(_PROGRESS, text)
+                run.progress(text)
 
-        how = End.CANCELLED
-        try:
             output = await self._source.run(dataclasses.replace(run, progress=progress))
-            taking.received(made(_OUTPUT, {"response": output.output, "error": output.error}))
-            how = End.COMPLETE
-        except ToolError as error:
-            taking.received(made(type(error).__name__, _told(error)))
-            how = End.COMPLETE
-            raise
-        except Exception:
-            how = End.BROKEN
-            raise
-        finally:
-            taking.ended(how)
+            recorded.event(_OUTPUT, {"response": output.output, "error": output.error})
         return output
 
     async def aclose(self) -> None:
@@ -104,17 +87,15 @@ class _Replayed:
     async def _events(self, answer: Answer, run: ToolRun | None = None) -> list[tuple[str, Json]]:
         """All events but progress, which is told at its time."""
         found: list[tuple[str, Json]] = []
-        blocks = Blocks()
-        async with aclosing(passed(answer)) as pieces:
-            async for piece in pieces:
-                for event in filter(None, map(Event.of, blocks.feed(piece))):
-                    value: Json = msgspec.json.decode(event.data)
-                    if event.name == _PROGRESS and run is not None:
-                        run.progress(str(value))
-                    else:
-                        found.append((event.name, value))
-        if answer.how is End.CANCELLED:
-            await asyncio.Event().wait()
+        async with aclosing(replayed(answer)) as events:
+            async for event in events:
+                if event is None:
+                    continue
+                value: Json = msgspec.json.decode(event.data)
+                if event.name == _PROGRESS and run is not None:
+                    run.progress(str(value))
+                else:
+                    found.append((event.name, value))
         return found
 
 
@@ -128,9 +109,9 @@ def _call(name: str, run: ToolRun) -> Request:
     )
 
 
-def _told(error: ToolError) -> dict[str, Json]:
+def _told(error: ToolError) -> tuple[str, Json]:
     pages = msgspec.to_builtins(error.pages) if isinstance(error, ConsentNeeded) else []
-    return {"detail": error.detail, "pages": pages}
+    return type(error).__name__, {"detail": error.detail, "pages": pages}
 
 
 def _error(name: str, detail: str, pages: Json) -> ToolError:

@@ -23,7 +23,7 @@ from gateway.engine.turn_spans import TurnSpans
 from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import InFlight
 from gateway.ledger.errors import Conflict, LedgerUnavailable
-from gateway.ledger.leases import UnfinishedTurn
+from gateway.ledger.leases import RequestCancel, UnfinishedTurn
 from gateway.ledger.port import Ledger
 from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.ports.observer import SILENT, Observer, TurnLine
@@ -203,6 +203,13 @@ class Runner:
             for other in (*reversed(queue.waiting), *([queue.running] if queue.running else ())):
                 if other is not run:
                     self.request_cancel(other)
+
+    def cancel(self, run: TurnRun) -> None:
+        """The caller wants the turn to end: should this process die before that is stored, the turn is cancelled all the
+        same."""
+        if not run.cancel_requested:
+            self.runtime.ledger.submit((RequestCancel((run.turn,)),), lambda _: None)
+        self.request_cancel(run)
 
     def request_cancel(self, run: TurnRun) -> None:
         if not run.cancel_requested:

@@ -86,9 +86,9 @@ async def settle(
     *,
     bare: bool = False,
 ) -> bool:
-    """Ends the turn as FAILED. If its caller has allowed calls and has requested no cancel, the turn is paused with
-    these calls instead. Returns False without a change when another process was faster, or when the turn's own process
-    is alive again.
+    """Ends the turn as FAILED, or as CANCELED where that was asked for. If its caller has allowed calls and has requested no
+    cancel, the turn is paused with these calls instead. Returns False without a change when another process was faster, or
+    when the turn's own process is alive again.
 
     `policies` are the policies of the turn's agent, or None when the agent no longer exists. `failure` is the reason
     why the turn does not continue. `bare` says that the turn could not be ended otherwise; its messages and artifacts
@@ -143,7 +143,7 @@ class _Settlement(msgspec.Struct, frozen=True):
         unfinished, task, now = self.unfinished, self.unfinished.task, self.clock.now()
         correlation_id = self.clock.correlation_id()
         message = self._message(failure, correlation_id)
-        if self.bare and unfinished.cancel_asked:
+        if unfinished.cancel_asked:
             # The caller that cancelled the task needs no reason.
             end = EndTurn(TurnStatus.CANCELLED, TaskState.CANCELED)
         else:
@@ -156,7 +156,7 @@ class _Settlement(msgspec.Struct, frozen=True):
         before: tuple[CommitPoint, ...] = (
             *self.fence,
             *self._tool_ends(thread, now),
-            *await self._rewinds(thread, now),
+            *await self._rewinds(thread, end.status, now),
         )
         events: list[bytes] = []
         for update in self._call_updates(output):
@@ -210,10 +210,10 @@ class _Settlement(msgspec.Struct, frozen=True):
                 return None
             raise
 
-    async def _rewinds(self, thread: ThreadRecord | None, now: int) -> tuple[Rewind, ...]:
+    async def _rewinds(self, thread: ThreadRecord | None, status: TurnStatus, now: int) -> tuple[Rewind, ...]:
         """Undoes a failed turn with `per_turn`, for the backend too. Source: docs/state-model.md, scenario 59."""
         policies, turn = self.policies, self.unfinished.turn
-        if policies is None or thread is None or not ownership.rewinds(thread, TurnStatus.FAILED, policies):
+        if policies is None or thread is None or not ownership.rewinds(thread, status, policies):
             return ()
         base = await self.ledger.turn_base(turn)
         return tuple(Rewind(self.unfinished.thread, turn, handle, now) for handle in base)

@@ -103,7 +103,7 @@ class _Takeover(msgspec.Struct, frozen=True):
             point = ResumePoint(call.round, call.attempt, way.names, before, unnamed=way.names is None)
         else:
             point = ResumePoint(way.round, way.attempt, None, shown_answer(stored.outputs[-1], unfinished.turn))
-        run.resume_point, run.base = point, call.base
+        run.resume_point, run.base, run.to_be_cancelled = point, call.base, unfinished.cancel_asked
         log.info("turn.taken-over", agent=self.agent.name, task=unfinished.task.id, turn=unfinished.turn)
         return run, taken
 

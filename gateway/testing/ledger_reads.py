@@ -40,7 +40,7 @@ from gateway.testing.ledger_points import (
 _EVE = Caller("eve", "acme")
 _ALL = TaskFilter()
 _MANY = 2**30
-_TASK = TaskRecord("task-1", "context-1", "public-1", "echo", TaskState.SUBMITTED, None, 1000, 1, True)
+_TASK = TaskRecord("task-1", "context-1", "public-1", "echo", TaskState.SUBMITTED, None, 1000, 1, True, 1000)
 _NO_TEXTS = ["", "x" * 10_000, "%_*?[]", "\x01\x1f\x7f\u2028\u2029\ufeff", "\U0001f600 e\u0301 \u00e9 \u05d0"]
 _HOSTILE = ["../../etc/passwd", "'; DROP TABLE task; --", "a\x00b", *_NO_TEXTS]
 

@@ -212,7 +212,7 @@ class WaitingTests:
 
     async def test_a_turn_that_is_found_comes_with_its_task_and_caller(self, ledger: Ledger) -> None:
         await ledger.commit(ACCEPT, PREPARE)
-        task = TaskRecord("task-1", "context-1", "public-1", "echo", TaskState.WORKING, None, 1100, 1, True)
+        task = TaskRecord("task-1", "context-1", "public-1", "echo", TaskState.WORKING, None, 1100, 1, True, 1000)
         left = UnfinishedTurn("turn-1", "thread-1", 1, task, ADA, process="process-1")
         same(await ledger.unfinished_turns(10_000), (left,))
 

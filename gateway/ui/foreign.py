@@ -1,7 +1,8 @@
-"""Text that others have written, as HTML. Law: pure; what comes out is inert wherever it stands, and shows each character that
-would not be seen."""
+"""Text that others have written, for pages of any kind. Law: pure; what comes out is inert wherever it stands, and shows each
+character that would not be seen."""
 
 import re
+from collections.abc import Collection
 
 import msgspec
 from markupsafe import Markup, escape
@@ -10,12 +11,15 @@ LIMIT = 2000
 """Characters of a text that are shown where nothing else is said."""
 
 _UNSEEN = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f"
-    r"\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ue000-\uf8ff\ufe00-\ufe0e\ufeff\uffa0\ufff0-\uffff"
-    r"\U0001d173-\U0001d17a\U000e0000-\U0010ffff]"
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    r"\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufe00-\ufe0e\ufeff\uffa0\ufff0-\uffff"
+    r"\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U0010ffff]"
     r"|[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4,}"
 )
 """Controls, marks of direction, characters without width or meaning, halves of characters, and heaps of accents."""
+
+_JOINERS = frozenset({"\u200c", "\u200d"})
+_BREAKS = re.compile(r"[\n\r\t]")
 
 _SHOWN = 8
 """Code points of a heap that are named."""
@@ -38,9 +42,16 @@ def plain(value: str, limit: int = 200) -> str:
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", value[:limit])
 
 
-def visible(text: str) -> str:
-    """For answers that are plain text: what is not seen is named."""
-    return _UNSEEN.sub(lambda found: f"\u27e8{_names(found[0])}\u27e9", text)
+def visible(text: str, kept: Collection[str] = ()) -> str:
+    """For answers that are plain text: what is not seen is named, except what is `kept`."""
+    return _UNSEEN.sub(lambda found: found[0] if found[0] in kept else f"\u27e8{_names(found[0])}\u27e9", text)
+
+
+def one_line(text: str, limit: int) -> str:
+    """The beginning of a text, for a line among others: what is not seen is named, except the characters that join words of
+    several scripts, and emoji."""
+    shown = visible(_BREAKS.sub(" ", text[:limit]), kept=_JOINERS)
+    return shown if len(text) <= limit else f"{shown}…"
 
 
 def _visible(text: str) -> Markup:

@@ -38,7 +38,7 @@ _in_order = attrgetter("event", "ordinal")
 
 _STATES = {state.value: state for state in TaskState}
 
-_LISTED = 7
+_LISTED = 8
 """The number of columns of a task of a list."""
 
 _LEFT_OUT = Message(message_id="", role=Role.USER, parts=())
@@ -76,11 +76,11 @@ def thread(row: Row | list[Any]) -> ThreadRecord:
 
 
 def task(row: Row | list[Any]) -> TaskRecord:
-    task_id, context, context_id, agent, state, message, status_at, last_event, visible = row
+    task_id, context, context_id, agent, state, message, status_at, last_event, visible, created_at = row
     if message is not None:
         message = decoded(message_decoder.decode, message, f"task {task_id!r}")
     return TaskRecord(
-        task_id, context, context_id, agent, _STATES[state], message, status_at, last_event, bool(visible)
+        task_id, context, context_id, agent, _STATES[state], message, status_at, last_event, bool(visible), created_at
     )
 
 
@@ -142,7 +142,7 @@ def _turn(row: TurnRow) -> TurnRecord:
 
 def listed(row: Row, agent: str, of_turns: Sequence[bytes]) -> ListedTask:
     """A task of this agent from a list, and the rows of its turns. What follows the task in its row is left aside."""
-    task_id, context, context_id, state, message, status_at, last_event = row[:_LISTED]
+    task_id, context, context_id, state, message, status_at, last_event, created_at = row[:_LISTED]
     size, said = sum(map(len, of_turns)), None
     try:
         if message is not None:
@@ -151,7 +151,9 @@ def listed(row: Row, agent: str, of_turns: Sequence[bytes]) -> ListedTask:
         shown: tuple[TurnRecord, ...] | CorruptRecord = turns(task_id, of_turns)
     except CorruptRecord as error:
         shown = error
-    record = TaskRecord(task_id, context, context_id, agent, _STATES[state], said, status_at, last_event, True)
+    record = TaskRecord(
+        task_id, context, context_id, agent, _STATES[state], said, status_at, last_event, True, created_at
+    )
     return ListedTask(record, shown, size, last_event)
 
 

@@ -12,6 +12,7 @@ from sqlalchemy.sql.expression import ClauseElement, ColumnElement, FromClause, 
 from sqlalchemy.sql.functions import GenericFunction
 
 from gateway.ledger.leases import LONGEST_LEASE
+from storage.job_ids import LONGEST
 from storage.schema.tables import context, delete_job, history_item, service_call, task, thread, tool_call, turn
 
 ONE: ColumnElement[int] = literal_column("1")
@@ -125,8 +126,7 @@ _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
         as_number: "{}",
     },
     "postgresql": {
-        # 2,704 bytes of all columns are what an index takes.
-        short: "(SELECT CASE WHEN octet_length(whole) > 2000 THEN encode(sha256(convert_to(whole, 'UTF8')), 'hex') "
+        short: f"(SELECT CASE WHEN octet_length(whole) > {LONGEST} THEN encode(sha256(convert_to(whole, 'UTF8')), 'hex') "
         "ELSE whole END FROM (SELECT CAST({} AS TEXT) AS whole) AS given)",
         lesser: "least({})",
         json_each: "jsonb_array_elements_text(CAST({} AS JSONB))",
@@ -182,7 +182,7 @@ def some(table: Table, *names: str) -> tuple[Column[Any], ...]:
 task_columns = (
     *some(task, "id", "context"),
     context.c.public_id,
-    *some(task, "agent", "state", "status_message", "status_at", "last_event", "visible"),
+    *some(task, "agent", "state", "status_message", "status_at", "last_event", "visible", "created_at"),
 )
 """The columns of TaskRecord, in its order."""
 

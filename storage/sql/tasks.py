@@ -215,7 +215,7 @@ _LISTED = (
     context.c.public_id,
     task.c.state,
     as_bytes(task.c.status_message),
-    *some(task, "status_at", "last_event"),
+    *some(task, "status_at", "last_event", "created_at"),
 )
 """The columns of TaskRecord, in its order, without those that are the same for all tasks of a list."""
 

@@ -15,6 +15,7 @@ from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
 from gateway.foundation.keep_alive import SERVER_KEEP_ALIVE
+from gateway.http.routes import OPENAPI_PATH
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CONFIGURATIONS = ["compose/gateway.yaml", "kubernetes/gateway.yaml"]
@@ -139,6 +140,16 @@ def test_replicas_are_more_than_one_and_a_drained_node_takes_one_at_a_time() -> 
     assert compose["services"]["gateway"]["deploy"]["replicas"] > 1
     assert deployment["spec"]["replicas"] > 1
     assert budget["spec"]["maxUnavailable"] == 1
+
+
+def test_the_ingress_passes_on_what_is_public_and_nothing_else() -> None:
+    [rule] = yaml.safe_load((DEPLOY / "kubernetes" / "ingress.yaml").read_text())["spec"]["rules"]
+    assert [(each["pathType"], each["path"]) for each in rule["http"]["paths"]] == [
+        ("Prefix", "/a2a"),
+        ("Prefix", "/.well-known/"),
+        ("Exact", "/"),
+        ("Exact", OPENAPI_PATH),
+    ]
 
 
 def test_proxies_wait_longer_than_a_turn_and_close_idle_connections_first() -> None:

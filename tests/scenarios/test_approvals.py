@@ -703,7 +703,7 @@ async def test_119_a_cancelled_task_closes_every_call_and_the_next_turn_is_whole
 async def test_119_a_deleted_context_ends_what_waits_in_it(core: Core) -> None:
     setup(core, G, asks("r1", PAY))
     task = await start(core)
-    contexts = Contexts(core.ledger, core.runner, core.fanout, core.time.clock)
+    contexts = Contexts(core.ledger, core.runner, core.fanout, core.time.clock, core.drain)
     async with asyncio.timeout(core.runner.patience / 2):  # No other process has it: none is waited for.
         await contexts.delete(core.call().caller, "c")
     with pytest.raises(TaskNotFound):

@@ -376,7 +376,7 @@ async def _told(core: Core, task: str) -> TaskState:
         return TaskState.COMPLETED
 
 
-async def test_137_a_cancel_of_what_a_dead_process_left_says_how_it_ended(tmp_path: Path) -> None:
+async def test_137_a_cancel_of_what_a_dead_process_left_cancels_it(tmp_path: Path) -> None:
     async with two(tmp_path) as (one, other):
         adapter = ScriptedAdapter(G, [Pause()])
         one.agent(adapter)
@@ -385,16 +385,10 @@ async def test_137_a_cancel_of_what_a_dead_process_left_says_how_it_ended(tmp_pa
         await soon(adapter.paused.wait())
         await one.die()
         async with asyncio.TaskGroup() as group:
-            canceling = group.create_task(_refused(other, task.id))
+            canceling = group.create_task(other.cancel(task.id))
             await until(lambda: query(other.path, "SELECT 1 FROM turn WHERE cancel_asked = 1"))
             other.time.now = LATER
-        assert "TASK_STATE_FAILED" in canceling.result()
-
-
-async def _refused(core: Core, task: str) -> str:
-    with pytest.raises(TaskNotCancelable) as caught:
-        await soon(core.cancel(task))
-    return str(caught.value)
+        assert canceling.result().status.state is TaskState.CANCELED
 
 
 async def test_137_a_process_that_does_not_answer_is_told_as_such(tmp_path: Path) -> None:
@@ -650,7 +644,7 @@ async def test_140_deleting_a_context_cancels_its_turn_in_the_other_process_firs
     stream = await one.stream("1", context="c")
     await soon(adapter.paused.wait())
     watching = await other.subscribe("one-0001")
-    contexts = Contexts(other.ledger, other.runner, other.fanout, other.time.clock)
+    contexts = Contexts(other.ledger, other.runner, other.fanout, other.time.clock, other.drain)
     await soon(contexts.delete(other.call().caller, "c"))
     assert states(await frames(stream)) == ["WORKING", "CANCELED"]
     assert states(await frames(watching))[0] == "WORKING"
@@ -658,6 +652,41 @@ async def test_140_deleting_a_context_cancels_its_turn_in_the_other_process_firs
     assert query(one.path, "SELECT count(*) FROM turn") == [(0,)]
     with pytest.raises(NotFound):
         await contexts.delete(other.call().caller, "c", agent)
+
+
+async def test_140_who_waits_for_another_process_to_end_a_turn_hears_at_a_drain_that_nothing_is_done(
+    tmp_path: Path,
+) -> None:
+    path, lease = tmp_path / "ledger.db", LeaseTimes(1000)
+    async with (
+        running_core(path, prefix="one", lease=lease, before=deaf) as one,
+        running_core(path, prefix="two", lease=lease) as other,
+    ):
+        pause = Pause()
+        one.agent(ScriptedAdapter(BR, [pause, *says("a")]))
+        other.agent(ScriptedAdapter(BR))
+        await one.send("1", context="c", at_once=True)
+        await soon(pause.reached.wait())
+        contexts = Contexts(other.ledger, other.runner, other.fanout, other.time.clock, other.drain)
+        async with asyncio.TaskGroup() as group:
+            waits = [
+                group.create_task(_busy(contexts.delete(other.call().caller, "c"))),
+                group.create_task(_busy(other.cancel("one-0001"))),
+            ]
+            await until(lambda: len(other.drain.over._callbacks) == len(waits))
+            other.drain.set()
+            other.drain.over.set()
+            for wait in waits:
+                assert await soon(wait)
+        assert (await other.get("one-0001")).status.state is TaskState.WORKING
+        pause.go.set()
+        await soon(one.runner.idle())
+
+
+async def _busy(asked: Awaitable[object]) -> str:
+    with pytest.raises(Busy) as caught:
+        await asked
+    return caught.value.message
 
 
 async def test_140_what_a_process_that_stood_still_says_of_a_deleted_context_is_not_stored(tmp_path: Path) -> None:
@@ -671,7 +700,7 @@ async def test_140_what_a_process_that_stood_still_says_of_a_deleted_context_is_
         one.agent(ScriptedAdapter(BR, [TextDelta("a"), pause, TextDelta("b"), None, *says("c", "r1")]))
         stream = await one.stream("1", context="c")
         await soon(pause.reached.wait())
-        contexts = Contexts(other.ledger, other.runner, other.fanout, other.time.clock)
+        contexts = Contexts(other.ledger, other.runner, other.fanout, other.time.clock, other.drain)
         await soon(contexts.delete(other.call().caller, "c"))
         pause.go.set()
         await soon(one.runner.idle())

@@ -455,8 +455,57 @@ async def test_109d_a_call_that_was_to_be_cancelled_is_not_made_again(tmp_path: 
         await core.ledger.commit(asked_to_cancel(path, task))
     adapter = ScriptedAdapter(G)
     async with survivor(path, adapter) as core:
-        assert error_class(await core.get(task)) == RESTARTED
+        ended = await core.get(task)
+    assert (ended.status.state, ended.status.message) == (TaskState.CANCELED, None)
     assert adapter.requests == []
+    assert violations(path) == []
+
+
+@BOTH
+async def test_109d_what_its_process_was_cancelling_when_it_died_is_cancelled(
+    tmp_path: Path, ownership: Ownership
+) -> None:
+    path = tmp_path / "ledger.db"
+    async with running_core(path, prefix="one") as one:
+        adapter = ScriptedAdapter(ownership, [TextDelta("a"), Pause()])
+        one.agent(adapter)
+        task = await one.send("1", context="c", at_once=True)
+        await soon(adapter.paused.wait())
+        await one.get(task.id)
+        lost = one.ledger.refuse(Finish)
+        async with asyncio.TaskGroup() as group:
+            canceling = group.create_task(one.cancel(task.id))
+            await soon(lost.wait())
+            canceling.cancel()
+    async with survivor(path, ScriptedAdapter(ownership)) as core:
+        ended = await core.get(task.id)
+    assert (ended.status.state, answer(ended)) == (TaskState.CANCELED, "a")
+    assert violations(path) == []
+
+
+async def test_109d_a_call_that_was_cancelled_at_its_backend_when_its_process_died_is_cancelled(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    began = CallStarted("r1")
+    async with running_core(path, prefix="one") as one:
+        adapter = ResumingAdapter([began, TextDelta("a"), Pause()])
+        one.agent(adapter)
+        task = await one.send("1", context="c", at_once=True)
+        await soon(adapter.paused.wait())
+        await one.get(task.id)
+        lost = one.ledger.refuse(Finish)
+        async with asyncio.TaskGroup() as group:
+            canceling = group.create_task(one.cancel(task.id))
+            await soon(lost.wait())
+            canceling.cancel()
+        assert adapter.cancelled == ["r1"]
+    over = AdapterError(ErrorClass.BACKEND_FAILED, "the backend cancelled the response")
+    resumed = ResumingAdapter(again=[[began, TextDelta("a"), over]])
+    async with survivor(path, resumed) as core:
+        await soon(core.runner.idle())
+        ended = await core.get(task.id)
+    assert resumed.resumed == ["r1"]
+    assert (ended.status.state, answer(ended)) == (TaskState.CANCELED, "a")
+    assert violations(path) == []
 
 
 @BOTH

@@ -203,5 +203,5 @@ async def test_a_new_epoch_begins_without_it(core: Core) -> None:
 async def test_a_deleted_context_has_none(core: Core) -> None:
     core.agent(ScriptedAdapter(BR, gives(TOKEN)))
     await core.send("1", context="c")
-    await Contexts(core.ledger, core.runner, core.fanout, Clock()).delete(core.call().caller, "c")
+    await Contexts(core.ledger, core.runner, core.fanout, Clock(), core.drain).delete(core.call().caller, "c")
     assert all(secret is None for (secret,) in stored(core.path))

@@ -5,6 +5,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,6 +51,17 @@ class Store(NamedTuple):
 
             with psycopg.connect(self.url) as database:
                 database.execute(sql.replace("?", "%s").encode(), values)
+
+    def ids(self, table: str) -> set[str]:
+        """As the store has them for itself."""
+        sql = f"SELECT id FROM {table}"
+        if self.url.startswith("sqlite"):
+            with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"))) as file:
+                return {row[0] for row in file.execute(sql)}
+        import psycopg
+
+        with psycopg.connect(self.url) as database:
+            return {row[0] for row in database.execute(sql.encode())}
 
     def content(self) -> dict[str, set[Row]]:
         with self.rows(make=False) as rows:
@@ -250,6 +262,22 @@ def test_a_row_that_is_lost_on_the_way_is_found(stores: tuple[Store, Store]) -> 
 
     with pytest.raises(CopyFailed, match="not equal to the source in delete_job: 0 rows"):
         copy_all(source, target, lose)
+
+
+@pytest.mark.parametrize("target", KINDS)
+def test_jobs_for_long_handles_have_the_ids_that_each_store_gives_them(
+    target: str, make: Callable[[str], Store], filled: Filled
+) -> None:
+    source, there, back = filled("sqlite"), make(target), make("sqlite")
+    handle = "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(2000))  # nothing that compresses
+    source.change("INSERT INTO delete_job VALUES (?, 'echo', ?, NULL, 0)", f"thread {handle}", handle)
+    source.change("INSERT INTO withdrawal VALUES (?, 'echo', 'thread', ?, 'run', 7, 0)", f"thread {handle} run", handle)
+    copy_all(source, there)
+    copy_all(there, back)
+    for table, whole in ("delete_job", handle), ("withdrawal", f"{handle} run"):
+        own = whole if target == "sqlite" else sha256(whole.encode()).hexdigest()
+        assert f"thread {own}" in there.ids(table)
+        assert back.ids(table) == source.ids(table)
 
 
 def test_a_source_that_is_written_to_meanwhile_is_found(stores: tuple[Store, Store]) -> None:

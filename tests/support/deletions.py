@@ -33,7 +33,7 @@ def deletions(core: Core) -> Deletions:
 
 
 def contexts(core: Core) -> Contexts:
-    return Contexts(core.ledger, core.runner, core.fanout, core.time.clock)
+    return Contexts(core.ledger, core.runner, core.fanout, core.time.clock, core.drain)
 
 
 DAY = 86_400_000

@@ -13,10 +13,10 @@ import structlog
 from adapters.copilot.activities import Activity, read_set
 from adapters.copilot.direct_line.state import Token
 from adapters.copilot.failures import CopilotFailures
-from adapters.copilot.json_text import decode
 from adapters.copilot.message import Outgoing, multipart
 from adapters.copilot.settings import CopilotSettings, DirectLineSettings
 from adapters.http.client import HttpClient
+from adapters.http.json_text import decode
 from adapters.http.sse import EVENT_LIMIT
 from adapters.http.websocket import WebSocket
 from gateway.a2a.model import Json

@@ -4,6 +4,8 @@ Law: a card holds no empty string, array or object, because signature checkers d
 are the exception. Source: A2A 1.0, sections 4.4 and 8.4; A2A 0.3.0, section 5.5.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from gateway.a2a.model import AgentCard, Json
@@ -69,6 +71,21 @@ def without_empty(value: Json) -> Json:
             return [element for element in map(without_empty, value) if not _is_empty(element)]
         case _:
             return value
+
+
+def first_empty(value: Json, place: str = "") -> str | None:
+    """Where the first member or element is that `without_empty` leaves out, as `.options[0].name`; None where there is none."""
+    members: Iterable[tuple[str, Json]] = ()
+    match value:
+        case dict():
+            members = ((f"{place}.{name}", member) for name, member in value.items())
+        case list() | tuple():
+            members = ((f"{place}[{index}]", member) for index, member in enumerate(value))
+    for at, member in members:
+        found = at if _is_empty(member) else first_empty(member, at)
+        if found is not None:
+            return found
+    return None
 
 
 def _is_empty(value: Json) -> bool:

@@ -9,7 +9,7 @@ from gateway.a2a.wire.card import card_json
 from gateway.core.agents import Agent
 from gateway.core.described_card import passes
 from gateway.http.cards import agent_url, card_url
-from gateway.ui.front.foreign import foreign
+from gateway.ui.foreign import one_line
 from gateway.ui.front.snippets import Snippet, snippets
 
 _NAME, _LINE, _TEXT = 120, 300, 1000
@@ -60,17 +60,17 @@ def shown(agent: Agent, public_url: str) -> ShownAgent:
     provider = card.provider
     return ShownAgent(
         name=agent.name,
-        title=foreign(card.name, _NAME),
-        description=foreign(card.description, _TEXT),
-        version=foreign(card.version, _NAME),
+        title=one_line(card.name, _NAME),
+        description=one_line(card.description, _TEXT),
+        version=one_line(card.version, _NAME),
         address=address,
         card=own,
         documentation=_elsewhere(card.documentation_url or "", public_url),
-        provider="" if provider is None else foreign(provider.organization, _NAME),
+        provider="" if provider is None else one_line(provider.organization, _NAME),
         provider_url="" if provider is None else provider.url,
         ways=_ways(card),
         skills=tuple(
-            Skill(foreign(each.name, _NAME), foreign(each.description, _LINE)) for each in card.skills[:_SKILLS]
+            Skill(one_line(each.name, _NAME), one_line(each.description, _LINE)) for each in card.skills[:_SKILLS]
         ),
         hidden_skills=max(0, len(card.skills) - _SKILLS),
         takes=_listed(card.default_input_modes),
@@ -101,7 +101,7 @@ def _elsewhere(address: str, public_url: str) -> str:
 
 
 def _listed(modes: tuple[str, ...]) -> str:
-    listed = ", ".join(foreign(mode, _NAME) for mode in modes[:_MODES])
+    listed = ", ".join(one_line(mode, _NAME) for mode in modes[:_MODES])
     return listed if len(modes) <= _MODES else f"{listed}, …"
 
 

@@ -258,6 +258,16 @@ limits: {{id_length: 35, json_depth: 1, request_body: 10B, stream_keepalive: 1ms
             for column, key in ((21, "a"), (38, "b[1].c"), (50, "d"))
         ),
     ),
+    "what a card cannot hold": (
+        f"""{FILE}    card:
+      extensions:
+      - uri: x
+        params: {{a: 1, b: [true, {{c: null}}]}}""",
+        (
+            "gateway.yaml:9:17: agents.support.card.extensions[0].params: b[1].c is null or empty: a card holds nothing empty, "
+            "because clients leave it out before they check its signature"
+        ),
+    ),
     "count beyond all use": (
         f"{FILE}    history: {{owner: gateway, max_messages: {10**30}}}",
         f"gateway.yaml:6:45: agents.support.history.max_messages: must be at most 2147483647, not {10**30}",

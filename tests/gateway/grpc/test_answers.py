@@ -267,6 +267,40 @@ async def test_a_message_whose_answer_is_not_taken_at_the_end_of_the_server_is_n
             assert await _unanswered(peer, 1) == "task-1"
 
 
+async def test_a_message_is_not_refused_by_a_drain_that_ends_its_stream_before_the_task_is_taken() -> None:
+    operations, _ = streaming([(1, FIRST)], stays_open=True)
+    async with serving(operations=operations) as served, raw_peer(served.port, window=0) as peer, asyncio.timeout(20):
+        peer.send(request(1, STREAM))
+        assert await peer.next(HEADERS)
+        served.drain.set()
+        await until(lambda: not served.drain._callbacks)
+        peer.window(1, 2**16)
+        assert await _unanswered(peer, 1) == "task-1"
+
+
+async def test_a_message_is_not_refused_by_a_drain_that_ends_its_stream_before_the_task_comes() -> None:
+    operations, _ = streaming(stays_open=True)
+    async with serving(operations=operations) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        peer.send(request(1, STREAM))
+        await until(lambda: served.drain._callbacks)
+        served.drain.set()
+        code, _ = await status(peer, 1)
+        [info] = _details(peer)
+        assert (code, info["reason"], info.get("metadata")) == ("13", "UNANSWERED", None)
+
+
+async def test_a_subscription_that_a_drain_ends_before_its_task_is_taken_can_be_made_again() -> None:
+    operations, _ = streaming([(1, FIRST)], stays_open=True)
+    async with serving(operations=operations) as served, raw_peer(served.port, window=0) as peer, asyncio.timeout(20):
+        peer.send(headers(1, SUBSCRIBE) + message(1, ASKED))
+        assert await peer.next(HEADERS)
+        served.drain.set()
+        await until(lambda: not served.drain._callbacks)
+        peer.window(1, 2**16)
+        code, text = await status(peer, 1)
+        assert (code, text) == ("14", "The gateway is shutting down; subscribe again with last-event-id.")
+
+
 def _details(peer: Peer) -> list[dict[str, Any]]:
     """Those of the status that came last."""
     packed = peer.headers["grpc-status-details-bin"]

@@ -222,7 +222,7 @@ async def test_a_status_that_its_caller_does_not_take_is_not_waited_for() -> Non
         peer.send(request(1, STREAM))
         assert await peer.next(HEADERS)
         served.drain.set()
-        assert (await status(peer, 1))[0] == "14"
+        assert (await status(peer, 1))[0] == "13"
 
 
 @pytest.mark.parametrize("said", ["1x", "S", "-1S", "123456789S", ""], ids=repr)

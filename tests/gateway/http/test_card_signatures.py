@@ -42,8 +42,8 @@ CARD = CardConfig(
             uri="https://e.example",
             params={
                 "b": 1,
-                "a": [0.1, 1e21, 5e-324, -0.0, 3.0, True, None, "", {}],
-                "\u20ac": {"n": ""},
+                "a": [0.1, 1e21, 5e-324, -0.0, 3.0, True],
+                "\u20ac": {"n": "\u20ac"},
                 "\U0001f600": 2,
             },
         ),

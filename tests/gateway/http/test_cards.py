@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.a2a.wire.card import without_empty
+from gateway.a2a.wire.card import first_empty, without_empty
 from gateway.config.agents import CardConfig, ExtensionConfig, SkillConfig
 from gateway.config.gateway import ProviderConfig
 from gateway.http.cards import build_card
@@ -185,6 +185,20 @@ def test_nothing_in_a_card_is_empty() -> None:
     }
 
     assert without_empty(nested) == {"e": [0, False], "j": "x"}
+
+
+@pytest.mark.parametrize(
+    ("params", "place"),
+    [
+        ({"a": None}, ".a"),
+        ({"a": 0, "b": {"c": [False, {"d": ""}]}}, ".b.c[1].d"),
+        ({"a": [[]]}, ".a[0]"),
+        ({"a": 0, "b": [False, "x", {"c": 1}]}, None),
+    ],
+)
+def test_what_a_card_leaves_out_is_found(params: Any, place: str | None) -> None:
+    assert first_empty(params) == place
+    assert (without_empty(params) == params) is (place is None)
 
 
 def test_the_official_sdk_reads_a_card() -> None:

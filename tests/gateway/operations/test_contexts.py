@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from gateway.a2a.errors import NotFound, TaskNotFound, UnsupportedOperation
+from gateway.a2a.errors import Busy, NotFound, TaskNotFound, UnsupportedOperation
 from gateway.a2a.model import Part, TaskState
 from gateway.ledger.retention import DeleteContext
+from gateway.ledger.tasks import Finish
 from gateway.ledger.threads import Caller
 from gateway.operations.contexts import Contexts
 from gateway.ports.adapter import CallCompleted, Ending, TextDelta
@@ -18,7 +19,7 @@ ASKS = [CallCompleted("r", Ending.INPUT_REQUIRED, (Part(text="which?"),))]
 
 
 def contexts(core: Core) -> Contexts:
-    return Contexts(core.ledger, core.runner, core.fanout, core.time.clock)
+    return Contexts(core.ledger, core.runner, core.fanout, core.time.clock, core.drain)
 
 
 async def test_a_deleted_context_is_gone_and_takes_no_message(core: Core) -> None:
@@ -35,6 +36,26 @@ async def test_a_deleted_context_is_gone_and_takes_no_message(core: Core) -> Non
     with pytest.raises(UnsupportedOperation, match="The context 'c' is deleted"):
         await core.send("again", context="c")
     assert query(core.path, "SELECT handle FROM delete_job ORDER BY handle") == [("r-1",), ("r-2",)]
+
+
+async def test_a_deletion_whose_turn_outlasts_the_drain_is_told_as_one_that_is_not_done(core: Core) -> None:
+    core.agent(ScriptedAdapter(G, [Pause()]))
+    task = await core.send("hi", context="c", at_once=True)
+    core.ledger.hold(Finish)
+    async with asyncio.TaskGroup() as group:
+        deletion = group.create_task(_refused_deletion(core))
+        await until(lambda: core.drain.over._callbacks)
+        core.drain.set()
+        core.drain.over.set()
+        await soon(deletion)
+    core.ledger.let_go()
+    await soon(core.runner.idle())
+    assert (await core.get(task.id)).status.state is TaskState.CANCELED
+
+
+async def _refused_deletion(core: Core) -> None:
+    with pytest.raises(Busy, match="The gateway is shutting down; try again"):
+        await contexts(core).delete(ADA, "c")
 
 
 @pytest.mark.parametrize("context", ["c", "unknown"])

@@ -176,7 +176,7 @@ async def test_only_a_stopped_configuration_can_be_replayed(core: Core, push: Pu
 
 async def test_a_deleted_context_takes_its_configurations_along(core: Core, push: PushHarness) -> None:
     task = await push.send("hello")
-    contexts = Contexts(core.ledger, core.runner, core.fanout, core.time.clock)
+    contexts = Contexts(core.ledger, core.runner, core.fanout, core.time.clock, core.drain)
     await contexts.delete(core.call().caller, task.context_id)
     assert push.rows() == []
     assert await push.deliver() == 0
@@ -293,7 +293,7 @@ async def test_retention_keeps_the_log_of_undelivered_events(core: Core, push: P
     push.posts.answers.append(Outcome(503))
     task = await push.send("hello")
     await push.deliver()
-    contexts = Contexts(core.ledger, core.runner, core.fanout, core.time.clock)
+    contexts = Contexts(core.ledger, core.runner, core.fanout, core.time.clock, core.drain)
 
     async def sweep() -> int:
         await Retention(core.ledger, contexts, core.time.clock, core.duties, Lifetimes(events=1.0)).sweep()

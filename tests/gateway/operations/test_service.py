@@ -618,6 +618,16 @@ async def test_a_task_that_has_ended_cannot_be_subscribed_to(core: Core) -> None
         await core.subscribe(task.id)
 
 
+async def test_a_task_that_is_resumed_from_its_beginning_has_the_time_of_its_beginning(core: Core) -> None:
+    core.agent(ScriptedAdapter(G, [TextDelta("a"), TextDelta("b"), CallCompleted()]))
+    core.time.step = 1000
+    first, *_ = events(await frames(await core.stream("hi")))
+    assert first.task is not None
+    again, *_ = events(await frames(await core.subscribe(first.task.id, core.call(last=0))))
+    assert again.task is not None
+    assert again.task.status == first.task.status
+
+
 @pytest.mark.parametrize("ended", [True, False])
 async def test_a_subscriber_that_comes_back_misses_nothing_and_gets_nothing_twice(core: Core, ended: bool) -> None:
     pause = Pause()

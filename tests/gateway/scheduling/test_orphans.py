@@ -29,7 +29,7 @@ NEVER = LeaseTimes(start=0.0)
 
 
 def left(thread: int, turn: int) -> UnfinishedTurn:
-    task = TaskRecord(f"task-{thread}-{turn}", "row", "c", "echo", TaskState.WORKING, None, 0, 0, True)
+    task = TaskRecord(f"task-{thread}-{turn}", "row", "c", "echo", TaskState.WORKING, None, 0, 0, True, 0)
     return UnfinishedTurn(f"{thread}.{turn}", f"thread-{thread}", 1, task, Caller("ada", ""), True)
 
 

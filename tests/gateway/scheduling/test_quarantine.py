@@ -42,7 +42,7 @@ class Counting:
 
 def left(turn: str, tries: int = 0) -> UnfinishedTurn:
     """`turn` is THREAD.NUMBER."""
-    task = TaskRecord(f"task-{turn}", "row", "c", "echo", TaskState.WORKING, None, 0, 0, True)
+    task = TaskRecord(f"task-{turn}", "row", "c", "echo", TaskState.WORKING, None, 0, 0, True, 0)
     return UnfinishedTurn(turn, turn.partition(".")[0], 1, task, Caller("ada", ""), tries=tries)
 
 

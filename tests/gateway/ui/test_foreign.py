@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.ui.foreign import foreign, plain, visible
+from gateway.ui.foreign import foreign, one_line, plain, visible
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,9 @@ def test_what_is_not_seen_is_named(character: str) -> None:
     assert plain(f"a{character}b") == "a\N{REPLACEMENT CHARACTER}b"
 
 
-@pytest.mark.parametrize("character", ["\ufeff", "\ud800", "\ue000", "\U000e0041", "\U0010fffd"])
+@pytest.mark.parametrize(
+    "character", ["\ufeff", "\ud800", "\ue000", "\ufdd0", "\u08e2", "\U00013430", "\U000e0041", "\U0010fffd"]
+)
 def test_halves_tags_and_private_characters_are_named(character: str) -> None:
     found = foreign(character)
     assert f"U+{ord(character):04X}" in found
@@ -55,3 +57,24 @@ def test_a_megabyte_is_no_more_than_what_is_shown_of_it() -> None:
 
 def test_a_value_is_shown_as_json() -> None:
     assert foreign({"a": [1, None, "<"]}) == "<bdi>{&#34;a&#34;:[1,null,&#34;&lt;&#34;]}</bdi>"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("plain <b>&amp;", "plain <b>&amp;"),
+        ("one\ntwo\tthree\rfour", "one two three four"),
+        ("a\x00b\x1b[31m", "a⟨U+0000⟩b⟨U+001B⟩[31m"),
+        ("\u202egnp.exe", "⟨U+202E⟩gnp.exe"),
+        ("\u2066a\u2069", "⟨U+2066⟩a⟨U+2069⟩"),
+        ("zero\u200bwidth", "zero⟨U+200B⟩width"),
+        ("half \ud800", "half ⟨U+D800⟩"),
+        ("line\u2028end", "line⟨U+2028⟩end"),
+        ("نمی\u200cخواهم", "نمی\u200cخواهم"),
+        ("👩\u200d🚀", "👩\u200d🚀"),
+        ("é ñ 漢字", "é ñ 漢字"),
+        ("x" * 101, "x" * 100 + "…"),
+    ],
+)
+def test_a_text_in_a_line_keeps_its_words_whole_and_names_what_is_not_seen(text: str, line: str) -> None:
+    assert one_line(text, 100) == line

@@ -118,7 +118,7 @@ async def test_hostile_texts_are_shown_and_do_nothing() -> None:
     assert found.tags.count("style") == 1
     assert not [name for name, _ in found.attributes if name.startswith("on") or name == "src"]
     assert found.text.count("<script src=//evil.example></script>") == 6
-    assert found.text.count("[U+202E][U+0000]{{ 7 * 7 }}") == 6
+    assert found.text.count("⟨U+202E⟩⟨U+0000⟩{{ 7 * 7 }}") == 6
 
 
 async def test_every_element_is_closed_and_every_id_is_there_once() -> None:

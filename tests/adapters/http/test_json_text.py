@@ -1,10 +1,10 @@
-"""JSON as bots write it."""
+"""JSON that passes on what bots have written."""
 
 from typing import Any
 
 import pytest
 
-from adapters.copilot.json_text import decode
+from adapters.http.json_text import decode
 
 DEEP = 300_000
 """More than any decoder follows."""

@@ -1,8 +1,8 @@
-"""JSON as bots write it -> values that can be stored. Law: one value that cannot be kept costs that value, and not what stands
-beside it.
+"""JSON that passes on what others have written -> values that can be stored. Law: one value that cannot be kept costs that
+value, and not what stands beside it.
 
-Microsoft's services pass the text of a bot on as it is, with a half of a surrogate pair where the bot has cut a text in the
-middle of a character.
+A service that passes the text of a bot on as it is (Microsoft's do) passes on half of a surrogate pair where the bot has cut a
+text in the middle of a character.
 """
 
 import re
@@ -18,7 +18,7 @@ _ESCAPE = re.compile(
 )
 _MARK = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _AROUND = 10
-"""Levels of the envelope around an activity, and of the activity around what it carries."""
+"""Levels of the envelope around a message, and of the message around what it carries."""
 
 
 def decode(content: bytes) -> Json:

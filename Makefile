@@ -41,7 +41,7 @@ FIND_PYTHON = for candidate in $(or $(PYTHON),python3.13 python3.12 python3.11 p
 	echo "no Python >= 3.11 among: $(or $(PYTHON),python3.13 python3.12 python3.11 python3); choose one with PYTHON=..." >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test test-postgres check lint coverage fmt packages pages site dist fixture kits contract conformance bench bench-postgres soak
+.PHONY: help setup demo serve test test-postgres check lint coverage fmt packages pages pictures site dist fixture kits contract conformance bench bench-postgres soak
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -96,6 +96,9 @@ packages: $(STAMP) ## print the size of every package, who imports it, and the l
 
 pages: $(STAMP) ## write docs/cli.md and docs/configuration.md, which are made from the code
 	$(BIN)/python -m tests.pages
+
+pictures: $(STAMP) ## take the pictures of docs/pictures anew (needs Chromium)
+	A2A_GATEWAY_PICTURES=$(CURDIR)/docs/pictures A2A_GATEWAY_REQUIRE_PEERS=1 $(PYTEST) -n 0 tests/interop/browser/test_pictures.py
 
 site: .venv-site/.setup ## build the site of docs/ into build/site, every link of it checked
 	rm -rf build/site

@@ -14,7 +14,7 @@ from playwright.async_api import Browser, Page, async_playwright
 from tests.interop.peer_processes import absent
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
-_PICTURES = "A2A_GATEWAY_PICTURES"
+PICTURES = "A2A_GATEWAY_PICTURES"
 """The folder that pictures of pages are written to; none are without it."""
 
 _SERIOUS = ("serious", "critical")
@@ -67,7 +67,7 @@ class Tab:
         return int(await self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth"))
 
     async def picture(self, name: str) -> None:
-        folder = os.environ.get(_PICTURES)
+        folder = os.environ.get(PICTURES)
         if folder:
             await self.page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True)
 

@@ -111,8 +111,8 @@ class Breakers:
         return BackendRequest(agent, self._of(agent))
 
     def observed(self, agent: Agent, observer: Observer, calls: UnderWay) -> BackendRequest:
-        """The same for a try of a service call, of which the observer hears. It is one of `calls` if there is an observer."""
-        watched = None if observer is SILENT else calls
+        """The same for a try of a service call, of which the observer hears. It is one of `calls` if it reads gauges."""
+        watched = calls if observer.gauges else None
         return BackendRequest(agent, self._of(agent), observer, self._clock.monotonic, watched)
 
     def reachable(self) -> Iterator[tuple[tuple[str, ...], float]]:

@@ -103,6 +103,9 @@ class Observer:
     contents = False
     """Whether spans are to have what was said."""
 
+    gauges = False
+    """Whether anybody reads what is watched: some of it changes with every event of an answer."""
+
     def audited(self, entry: AuditEntry) -> None:
         """Something that an audit log has a line for."""
 
@@ -169,13 +172,14 @@ SILENT = Observer()
 class Observers(Observer):
     """Several, each of which hears everything."""
 
-    __slots__ = ("_all", "audits", "contents", "traces")
+    __slots__ = ("_all", "audits", "contents", "gauges", "traces")
 
     def __init__(self, *observers: Observer) -> None:
         self._all = observers
         self.audits = any(one.audits for one in observers)
         self.traces = any(one.traces for one in observers)
         self.contents = any(one.contents for one in observers)
+        self.gauges = any(one.gauges for one in observers)
 
     def audited(self, entry: AuditEntry) -> None:
         for one in self._all:

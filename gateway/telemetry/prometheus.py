@@ -49,6 +49,8 @@ class Metrics(Observer):
         "_units",
     )  # fmt: skip
 
+    gauges = True
+
     def __init__(self) -> None:
         self._families: list[Family] = []
         self._requests = self._counter("requests", "Requests.", "agent", "operation", "outcome")

@@ -1,6 +1,7 @@
 """Commit points as units: the statements that carry them out, in order. Law: no I/O; the points of one commit are one unit,
 of which the writer stores all steps or none."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -203,9 +204,9 @@ def merged(steps: list[Step]) -> list[Step]:
     changed in place."""
     if len(steps) == 1:  # as the events of a running turn
         return steps
-    once: _Once = {}
-    for statement, values in steps:
-        once[statement] = None if statement in once else values
+    once: _Once = dict(steps)
+    if len(once) < len(steps):
+        once |= {statement: None for statement, times in Counter(step[0] for step in steps).items() if times > 1}
     needless = {*_begun(once), *_ended(once), *_released(once)}
     return [step for step in steps if step[0] not in needless] if needless else steps
 

@@ -60,7 +60,7 @@ def _renewed() -> bytes:
     """The first of the values of another request."""
     global _alike, _own
     fresh = os.urandom(_AT_ONCE)
-    own = _OWN.iter_unpack(memoryview(fresh)[_ALIKE:])
+    own: Iterator[tuple[bytes]] = _OWN.iter_unpack(memoryview(fresh)[_ALIKE:])
     [first] = next(own)
     _alike, _own = fresh[:_ALIKE], own
     return _alike + first

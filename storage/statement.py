@@ -10,10 +10,10 @@ Value = str | int | bytes | None
 Values = dict[str, Value]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Statement:
-    """A prepared statement in SQLite's dialect. `what` names the action in error texts. `rows` is the number of rows that the
-    statement must change, or None for any number.
+    """A prepared statement in SQLite's dialect, equal to itself alone. `what` names the action in error texts. `rows` is the
+    number of rows that the statement must change, or None for any number.
 
     `names` are the parameters for the question marks of the SQL, in order: SQLite binds them in less time than
     parameters with names.

@@ -1,5 +1,7 @@
 """Server-sent events out of a byte stream with any cuts. Law: the read that completes an event gives it out."""
 
+import re
+
 import msgspec
 
 from adapters.http.streams import UnreadableStream
@@ -14,6 +16,10 @@ BOM = b"\xef\xbb\xbf"
 """What a stream may begin with."""
 
 _whole_json = msgspec.json.Decoder(msgspec.Raw)
+
+
+_EVENTS = re.compile(rb"(?:event:[^\n]*+\n)?+data: ([^\n]*+)\n\n|((?:[^\n]++\n)++)\n")
+"""The data of an event with a name or none and one line of data, as nearly every event is; else the lines of the event."""
 
 
 class StreamTooLarge(UnreadableStream):
@@ -97,20 +103,14 @@ class EventReader(LineReader):
             chunk = b"".join(pending)
             pending.clear()
             self._pending_size = 0
-        *blocks, rest = chunk.split(b"\n\n")
-        if blocks and not self._started:
-            self._started = True
-            blocks[0] = blocks[0].removeprefix(BOM)
-        if rest:
-            self._keep(rest)
-        events = []
-        for block in blocks:
-            # Nearly every event has this form: a name or none, and one line of data. It needs no call.
-            at = block.find(b"\n") + 1 if block.startswith(b"event:") else 0
-            plain = block.startswith(b"data: ", at) and block.find(b"\n", at) < 0
-            if data := block[at + 6 :] if plain else _data(block):
-                events.append(data)
-        return events
+        end = chunk.rfind(b"\n\n") + 2
+        if end < 2:
+            self._keep(chunk)
+            return []
+        self._keep(chunk[end:])
+        begin = 0 if self._started or not chunk.startswith(BOM) else len(BOM)
+        self._started = True
+        return [data for plain, block in _EVENTS.findall(chunk, begin, end) if (data := plain or _data(block))]
 
     def finish(self) -> bytes:
         """The last event of a stream that lacks the empty line after it; empty unless the event is complete."""

@@ -24,6 +24,8 @@ _NESTED = (dict, *_LISTS)
 
 def fits(value: object) -> bool:
     """Whether the value is nested at most `DEEPEST` deep."""
+    if not isinstance(value, _NESTED):  # as most are
+        return True
     layer: list[object] = [value]
     for _ in range(DEEPEST):
         below: list[object] = []

@@ -6,7 +6,6 @@ Law: every stream sees the same numbers in the same order, each once; a stream t
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -18,14 +17,13 @@ from gateway.foundation.off_loop import off_loop
 from gateway.ledger.events import Frame
 
 
-@dataclass(slots=True, eq=False)
-class Subscription:
+class Subscription(msgspec.Struct, eq=False):
     """A bounded buffer on a channel. Iterating gives batches, and ends with the channel. A reader that is dropped gets Busy, so
     that its caller knows that there is more."""
 
     _channel: "Channel"
     _limits: "StreamLimits"
-    _frames: list[Frame] = field(default_factory=list)
+    _frames: list[Frame] = []
     _bytes: int = 0
     _wake: asyncio.Future[None] | None = None
     _nudged: bool = False
@@ -91,14 +89,13 @@ class StreamLimits(msgspec.Struct, frozen=True):
     streams: int = 2000
 
 
-@dataclass(slots=True, eq=False)
-class Channel:
+class Channel(msgspec.Struct, eq=False):
     """The streams of one task."""
 
     _fanout: "Fanout"
     _limits: StreamLimits
     _task: str
-    _subscriptions: set[Subscription] = field(default_factory=set)
+    _subscriptions: set[Subscription] = set()
     closed: bool = False
 
     def subscribe(self) -> Subscription:

@@ -5,7 +5,8 @@ Events that come while a group is being stored are stored together in the next o
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from gateway.engine.fanout import Channel
 from gateway.ledger.errors import Conflict
@@ -50,8 +51,7 @@ class _Commit:
             raise cancelled
 
 
-@dataclass(slots=True, eq=False)
-class Journal:
+class Journal(msgspec.Struct, eq=False):
     """`number` is that of the latest event: an added event counts at once, a final one when it is stored."""
 
     _ledger: Commits
@@ -60,13 +60,13 @@ class Journal:
     number: int
     holder: str | None = None
     """The process that has the turn: where another one has taken it over, no event is stored. A paused turn belongs to none."""
-    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    _pending: list[bytes] = field(default_factory=list)
-    _points: list[CommitPoint] = field(default_factory=list)
-    _reactions: list[Callable[[], None]] = field(default_factory=list)
+    _loop: asyncio.AbstractEventLoop = msgspec.field(default_factory=asyncio.get_running_loop)
+    _pending: list[bytes] = []
+    _points: list[CommitPoint] = []
+    _reactions: list[Callable[[], None]] = []
     _flying: bool = False
     _failed: Exception | None = None
-    _stored: int = field(init=False)
+    _stored: int = 0
 
     def __post_init__(self) -> None:
         self._stored = self.number

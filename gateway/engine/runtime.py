@@ -11,7 +11,6 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -21,7 +20,7 @@ import structlog
 from gateway.core.agents import Agent
 from gateway.engine.adapter_secrets import AdapterSecrets
 from gateway.engine.changes import Changes
-from gateway.engine.under_way import UnderWay
+from gateway.engine.under_way import Begun, UnderWay
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import COOLDOWN, ORDINARY, Breaker, Outage
 from gateway.ledger.calls import Prepare
@@ -46,7 +45,7 @@ class BackendRequest(msgspec.Struct):
     _observer: Observer = SILENT
     _monotonic: Callable[[], float] = float
     _calls: UnderWay | None = None
-    _call: int = 0
+    _call: Begun | None = None
     _began: float = 0.0
     _answered: bool = False
     _number: int = ORDINARY
@@ -68,7 +67,7 @@ class BackendRequest(msgspec.Struct):
     @property
     def heard(self) -> Callable[[], None] | None:
         """To be called with everything that comes of an answer; None where nobody watches."""
-        return None if self._calls is None else partial(self._calls.heard, self._call)
+        return None if self._call is None else self._call.heard
 
     def answered(self) -> None:
         """Some of an answer is there: whatever follows, there is a backend."""
@@ -81,7 +80,7 @@ class BackendRequest(msgspec.Struct):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._calls is not None:
+        if self._calls is not None and self._call is not None:
             self._calls.end(self._call)
         self._observer.call_ended(self._agent.name, _outcome(error), self._monotonic() - self._began)
         if self._answered or self._breaker is None:

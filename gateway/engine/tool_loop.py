@@ -155,11 +155,11 @@ class ToolRounds(msgspec.Struct):
             runtime, spans = self.context.runtime, run.spans
             if spans is not None:
                 spans.begin_tool(call)
-            began, number = runtime.clock.monotonic(), runtime.tools.begin(tool.identity)
+            began, under_way = runtime.clock.monotonic(), runtime.tools.begin(tool.identity)
             try:
                 settled = await invoke(tool, call, run.live.context_id, run.caller.principal, progress)
             finally:
-                runtime.tools.end(number)
+                runtime.tools.end(under_way)
             outcome = "consent" if isinstance(settled, ConsentNeeded) else settled.status
             took = runtime.clock.monotonic() - began
             runtime.observer.tool_ended(run.agent.name, tool.identity, outcome, took)

@@ -212,8 +212,7 @@ class TurnRun:
         self.prepared, self.fresh_thread = False, self.fresh_thread and not completed
 
 
-@dataclass(slots=True, eq=False)
-class ThreadQueue:
+class ThreadQueue(msgspec.Struct, eq=False):
     """The turns of one thread in this process, which run one after another. `thread` is the row of the thread after the
     last commit in this process, if `current`; otherwise another process may have changed the row. `leased` says that
     this process had the lease after that commit. `parked` is the task of an earlier turn that is paused, as long as no turn of
@@ -223,9 +222,9 @@ class ThreadQueue:
     current: bool
     leased: bool = False
     parked: str | None = None
-    waiting: deque[TurnRun] = field(default_factory=deque)
+    waiting: deque[TurnRun] = msgspec.field(default_factory=deque)
     running: TurnRun | None = None
-    siblings: list["ThreadQueue"] = field(default_factory=list, repr=False)
+    siblings: list["ThreadQueue"] = []
 
     @property
     def may_release(self) -> bool:

@@ -3,10 +3,10 @@
 import os
 import secrets
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from struct import Struct
 
 import msgspec
 from msgspec.structs import replace
@@ -14,12 +14,11 @@ from msgspec.structs import replace
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
-_CHUNK = 16
 _ALIKE = 2
-_AT_ONCE = 1024 * _CHUNK
-_chunks: deque[bytes] = deque()
-# A forked child would give out the same ids as its parent.
-os.register_at_fork(after_in_child=_chunks.clear)
+_OWN = Struct("14s")
+_AT_ONCE = _ALIKE + 1024 * _OWN.size
+_alike = b""
+_own: Iterator[tuple[bytes]] = iter(())
 
 
 @lru_cache(maxsize=1024)
@@ -52,13 +51,23 @@ def _random() -> bytes:
     All values of one request begin with the same two bytes, so that ids that are made at the same time are neighbours
     in every index.
     """
-    try:
-        return _chunks.popleft()
-    except IndexError:
-        fresh = os.urandom(_AT_ONCE)
-        alike = fresh[:_ALIKE]
-        _chunks.extend(alike + fresh[at + _ALIKE : at + _CHUNK] for at in range(_CHUNK, _AT_ONCE, _CHUNK))
-        return fresh[:_CHUNK]
+    for (own,) in _own:  # no thread gets what another one has got
+        return _alike + own
+    return _renewed()
+
+
+def _renewed() -> bytes:
+    """The first of the values of another request."""
+    global _alike, _own
+    fresh = os.urandom(_AT_ONCE)
+    own: Iterator[tuple[bytes]] = _OWN.iter_unpack(memoryview(fresh)[_ALIKE:])
+    [first] = next(own)
+    _alike, _own = fresh[:_ALIKE], own
+    return _alike + first
+
+
+# A forked child would give out the same ids as its parent.
+os.register_at_fork(after_in_child=_renewed)
 
 
 ID_LENGTH = 36

@@ -113,17 +113,31 @@ class EventResponse:
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self._send(send, {"type": "http.response.start", "status": 200, "headers": self._headers})
-            async with asyncio.TaskGroup() as group:
-                watcher = group.create_task(self._watch(receive, send))
-                await self._pump(send)
-                watcher.cancel()
+            await self._respond(receive, send)
             if self._end is not _End.CLIENT:
                 await self._send(send, {"type": "http.response.body", "body": self._last()})
         except _Stuck:
             pass
         finally:
             await self._stream.aclose()
+
+    async def _respond(self, receive: Receive, send: Send) -> None:
+        """Sends the head and the events, until the stream is complete or `_stop` is called."""
+        sending = Watchdog(self._settings.send_timeout, partial(self._stop, _End.CLIENT))
+        try:
+            async with self._reading:
+                sending.begin()
+                await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+                sending.end()
+                async with asyncio.TaskGroup() as group:
+                    watcher = group.create_task(self._watch(receive, send))
+                    await self._pump(send, sending)
+                    watcher.cancel()
+        except TimeoutError:
+            pass  # raised by `_stop`
+        finally:
+            self._open = False
+            sending.close()
 
     def _last(self) -> bytes:
         match self._end:
@@ -134,23 +148,15 @@ class EventResponse:
             case _:
                 return b""
 
-    async def _pump(self, send: Send) -> None:
-        draining, revoked, stuck = (partial(self._stop, end) for end in (_End.DRAIN, _End.REVOKED, _End.CLIENT))
-        sending = Watchdog(self._settings.send_timeout, stuck)
-        try:
-            async with self._reading:
-                with self._settings.drain.on_set(draining), self._on_revocation(revoked):
-                    batches = aiter(self._stream)
-                    while self._open and (chunk := await self._next(batches)) is not None:
-                        if chunk:
-                            sending.begin()
-                            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-                            sending.end()
-        except TimeoutError:
-            pass  # raised by `_stop`
-        finally:
-            self._open = False
-            sending.close()
+    async def _pump(self, send: Send, sending: Watchdog) -> None:
+        draining, revoked = partial(self._stop, _End.DRAIN), partial(self._stop, _End.REVOKED)
+        with self._settings.drain.on_set(draining), self._on_revocation(revoked):
+            batches = aiter(self._stream)
+            while self._open and (chunk := await self._next(batches)) is not None:
+                if chunk:
+                    sending.begin()
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                    sending.end()
 
     async def _next(self, batches: AsyncIterator[list[Frame]]) -> bytes | None:
         """The next batch as bytes, None at the end. The status has been sent already, so an error is an event, too."""

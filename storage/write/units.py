@@ -1,6 +1,7 @@
 """Commit points as units: the statements that carry them out, in order. Law: no I/O; the points of one commit are one unit,
 of which the writer stores all steps or none."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -192,16 +193,10 @@ _CONVERTED: dict[type[CommitPoint], Callable[[Any], list[Step]]] = {
 # Points that are committed together may change a row twice in a row; the second change is then made with the first. A
 # statement costs what it takes to find its row, and a turn has two such units.
 
-_Once = dict[int, Values | None]
-"""The parameters of each statement, by the identity of the statement, because the comparison of long texts costs more.
-The value is None when the unit has a statement several times."""
+_Once = dict[Statement, Values | None]
+"""The parameters of each statement. The value is None when the unit has a statement several times."""
 
-_NEW_THREAD, _TAKE_LEASE = id(compiled.NEW_THREAD), id(compiled.TAKE_LEASE)
-_NEW_TURN, _RUN_TURN = id(compiled.NEW_TURN), id(compiled.RUN_TURN)
-_NAME_CALL, _ABANDON_CALLS = id(compiled.NAME_CALL), id(compiled.ABANDON_CALLS)
-_COMPLETE_CALL, _FAIL_CALL = id(compiled.COMPLETE_CALL), id(compiled.FAIL_CALL)
-_MOVE_HANDLE, _RELEASE_LEASE = id(compiled.MOVE_HANDLE), id(compiled.RELEASE_LEASE)
-_LEASED = frozenset((_TAKE_LEASE, id(compiled.KEEP_LEASE)))
+_LEASED = frozenset((compiled.TAKE_LEASE, compiled.KEEP_LEASE))
 
 
 def merged(steps: list[Step]) -> list[Step]:
@@ -209,46 +204,46 @@ def merged(steps: list[Step]) -> list[Step]:
     changed in place."""
     if len(steps) == 1:  # as the events of a running turn
         return steps
-    once: _Once = {}
-    for statement, values in steps:
-        once[id(statement)] = None if id(statement) in once else values
+    once: _Once = dict(steps)
+    if len(once) < len(steps):
+        once |= {statement: None for statement, times in Counter(step[0] for step in steps).items() if times > 1}
     needless = {*_begun(once), *_ended(once), *_released(once)}
-    return [step for step in steps if id(step[0]) not in needless] if needless else steps
+    return [step for step in steps if step[0] not in needless] if needless else steps
 
 
-def _begun(steps: _Once) -> list[int]:
+def _begun(steps: _Once) -> list[Statement]:
     """A turn that begins with its acceptance, on a new thread: no other process can have its lease or wait there."""
-    thread, lease = steps.get(_NEW_THREAD), steps.get(_TAKE_LEASE)
-    turn, run = steps.get(_NEW_TURN), steps.get(_RUN_TURN)
+    thread, lease = steps.get(compiled.NEW_THREAD), steps.get(compiled.TAKE_LEASE)
+    turn, run = steps.get(compiled.NEW_TURN), steps.get(compiled.RUN_TURN)
     if thread is None or lease is None or turn is None or run is None:
         return []
     turn["turn_status"], turn["base_generation"] = "running", run["base_generation"]
     turn["started_at"] = run["now"]
     thread["lease_holder"], thread["lease_until"] = lease["holder"], lease["lease_until"]
     thread["generation"] = run["base_generation"]
-    return [_TAKE_LEASE, _RUN_TURN]
+    return [compiled.TAKE_LEASE, compiled.RUN_TURN]
 
 
-def _released(steps: _Once) -> list[int]:
+def _released(steps: _Once) -> list[Statement]:
     """A lease that ends in the unit that moves the handle of its thread, where no other step asks for it."""
-    move, release = steps.get(_MOVE_HANDLE), steps.get(_RELEASE_LEASE)
+    move, release = steps.get(compiled.MOVE_HANDLE), steps.get(compiled.RELEASE_LEASE)
     if move is None or release is None or move["thread"] != release["thread"] or not steps.keys().isdisjoint(_LEASED):
         return []
     move["released_by"] = release["holder"]
-    return [_RELEASE_LEASE]
+    return [compiled.RELEASE_LEASE]
 
 
-def _ended(steps: _Once) -> list[int]:
+def _ended(steps: _Once) -> list[Statement]:
     """A service call that ends in the unit that notes its names, or in that of its turn's end."""
-    call = steps.get(_COMPLETE_CALL) or steps.get(_FAIL_CALL)
+    call = steps.get(compiled.COMPLETE_CALL) or steps.get(compiled.FAIL_CALL)
     if call is None:
         return []
     needless = []
-    started = steps.get(_NAME_CALL)
+    started = steps.get(compiled.NAME_CALL)
     if started is not None and started["service_call"] == call["service_call"]:
         call["pending_handle"], call["run"] = started["handle"], started["run"]
-        needless.append(_NAME_CALL)
-    turn_end = steps.get(_ABANDON_CALLS)
+        needless.append(compiled.NAME_CALL)
+    turn_end = steps.get(compiled.ABANDON_CALLS)
     if turn_end is not None and turn_end["turn"] == call["turn"]:
-        needless.append(_ABANDON_CALLS)
+        needless.append(compiled.ABANDON_CALLS)
     return needless

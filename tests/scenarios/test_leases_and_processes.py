@@ -673,7 +673,7 @@ async def test_140_who_waits_for_another_process_to_end_a_turn_hears_at_a_drain_
                 group.create_task(_busy(contexts.delete(other.call().caller, "c"))),
                 group.create_task(_busy(other.cancel("one-0001"))),
             ]
-            await until(lambda: len(other.drain.over._callbacks) == len(waits))
+            await until(lambda: len(other.drain.over.callbacks) == len(waits))
             other.drain.set()
             other.drain.over.set()
             for wait in waits:

@@ -6,7 +6,6 @@ knows is accepted, because other servers make ids of their own.
 
 import re
 import secrets
-from dataclasses import dataclass
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -43,8 +42,7 @@ class Echo(msgspec.Struct):
     conversation: Json | UnsetType = UNSET
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(msgspec.Struct, frozen=True):
     """Continues the response `handle`, if any. Without `keeps`, nothing can continue the new response.
 
     With `verifies`, a response that names another predecessor is an error.
@@ -79,8 +77,7 @@ class Chain:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class InConversation:
+class InConversation(msgspec.Struct, frozen=True):
     """Continues the conversation `handle`. `announced` says that the core knows the handle already, `goes_on` that the
     response goes on without a listener, so that its own id counts."""
 

@@ -4,7 +4,6 @@ message.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
@@ -15,8 +14,7 @@ from gateway.ports import adapter as port
 from gateway.ports.conversation import OpaqueItem
 
 
-@dataclass(slots=True)
-class _Message:
+class _Message(msgspec.Struct):
     """`index` is that of its item. `announced`: the item came before its text. `pieces` are the deltas so far. `text` is
     that of the whole item, if it has any. `told` says that the end of the message is an event already."""
 
@@ -24,7 +22,7 @@ class _Message:
     index: int | None = None
     announced: bool = False
     commentary: bool = False
-    pieces: list[str] = field(default_factory=list)
+    pieces: list[str] = []
     text: str | None = None
     ended: bool = False
     told: bool = False

@@ -2,8 +2,8 @@
 once, and any other order breaks the contract."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -23,23 +23,22 @@ from gateway.ports.adapter import AdapterError
 from gateway.ports.conversation import CallItem, OutputItem
 
 
-@dataclass(slots=True)
-class ToolCallTracker:
+class ToolCallTracker(msgspec.Struct):
     """`rendering`: what callers see of the calls."""
 
     output: OutputBuilder
     rendering: tool_calls.Rendering
-    _calls: dict[str, ToolCall] = field(default_factory=dict)
+    _calls: dict[str, ToolCall] = {}
     _unnamed: str = ""
-    _early_results: dict[str, tuple[adapter.ToolResultReady, Settled | None]] = field(default_factory=dict)
-    _owed: dict[str, ToolCall] = field(default_factory=dict)
+    _early_results: dict[str, tuple[adapter.ToolResultReady, Settled | None]] = {}
+    _owed: dict[str, ToolCall] = {}
     """The calls of earlier service calls that the backend runs, and whose outcomes it has not reported."""
-    _reported: dict[str, Settled] = field(default_factory=dict)
+    _reported: dict[str, Settled] = {}
     """The outcomes of those calls that came with this service call."""
-    _told: list[ShownCall] = field(default_factory=list)
+    _told: list[ShownCall] = []
     """The tool calls that callers have seen in an earlier stream of the service call, and that it has not repeated yet."""
-    _repeated: dict[str, ShownCall] = field(default_factory=dict)
-    _questions: set[str] = field(default_factory=set)
+    _repeated: dict[str, ShownCall] = {}
+    _questions: set[str] = set()
     """The public ids of the questions of all service calls."""
     _size: int = 0
     """Bytes of the arguments of the calls that the backend does not run itself."""

@@ -2,9 +2,9 @@
 same order, and a text that is an item of its own is a part of its own."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import asdict, replace
 
 from gateway.a2a import model
@@ -30,8 +30,7 @@ class _Place(NamedTuple):
     said: AssistantItem
 
 
-@dataclass(slots=True)
-class OutputBuilder:
+class OutputBuilder(msgspec.Struct):
     """Builds the output of a service call. `out` holds the commands of the current event, `items` the output of the
     call so far. `answer` is the id of the artifact with the answer, or empty while there is no answer. `marks_thoughts` says
     that notes carry the mark of Google ADK."""
@@ -41,21 +40,21 @@ class OutputBuilder:
     turn: str
     clock: Clock
     marks_thoughts: bool = False
-    out: list[Command] = field(default_factory=list)
-    items: list[NewItem] = field(default_factory=list)
+    out: list[Command] = []
+    items: list[NewItem] = []
     answer: str = ""
-    _text: list[str] = field(default_factory=list)
-    _parts: list[Part] = field(default_factory=list)
-    _reasoning: list[str] = field(default_factory=list)
-    _told: list[Part] = field(default_factory=list)
+    _text: list[str] = []
+    _parts: list[Part] = []
+    _reasoning: list[str] = []
+    _told: list[Part] = []
     """The parts of the answer that were shown, in all calls of the turn, without the text that still grows."""
     _before: int = 0
     """How many of `_told` earlier calls have told."""
-    _beside: dict[int, tuple[str, Part]] = field(default_factory=dict)
+    _beside: dict[int, tuple[str, Part]] = {}
     """The parts of the call that belong to other artifacts, by identity, each with the id of its artifact."""
-    _continuing: set[int] = field(default_factory=set)
+    _continuing: set[int] = set()
     """The texts among them that continue the part before."""
-    _messages: dict[str, _Place] = field(default_factory=dict)
+    _messages: dict[str, _Place] = {}
 
     def begin_event(self) -> list[Command]:
         """The list for the commands of the next event."""

@@ -28,7 +28,7 @@ def test_of_each_name_the_one_is_told_that_is_silent_longest() -> None:
     calls.begin("b")
     time.now = 5.0
     assert dict(calls.longest()) == {("a",): 5.0, ("b",): 2.0}
-    calls.heard(first)
+    first.heard()
     assert dict(calls.longest()) == {("a",): 2.0, ("b",): 2.0}
     calls.end(second)
     assert dict(calls.longest()) == {("a",): 0.0, ("b",): 2.0}

@@ -273,7 +273,7 @@ async def test_a_message_is_not_refused_by_a_drain_that_ends_its_stream_before_t
         peer.send(request(1, STREAM))
         assert await peer.next(HEADERS)
         served.drain.set()
-        await until(lambda: not served.drain._callbacks)
+        await until(lambda: not served.drain.callbacks)
         peer.window(1, 2**16)
         assert await _unanswered(peer, 1) == "task-1"
 
@@ -282,7 +282,7 @@ async def test_a_message_is_not_refused_by_a_drain_that_ends_its_stream_before_t
     operations, _ = streaming(stays_open=True)
     async with serving(operations=operations) as served, raw_peer(served.port) as peer, asyncio.timeout(20):
         peer.send(request(1, STREAM))
-        await until(lambda: served.drain._callbacks)
+        await until(lambda: served.drain.callbacks)
         served.drain.set()
         code, _ = await status(peer, 1)
         [info] = _details(peer)
@@ -295,7 +295,7 @@ async def test_a_subscription_that_a_drain_ends_before_its_task_is_taken_can_be_
         peer.send(headers(1, SUBSCRIBE) + message(1, ASKED))
         assert await peer.next(HEADERS)
         served.drain.set()
-        await until(lambda: not served.drain._callbacks)
+        await until(lambda: not served.drain.callbacks)
         peer.window(1, 2**16)
         code, text = await status(peer, 1)
         assert (code, text) == ("14", "The gateway is shutting down; subscribe again with last-event-id.")

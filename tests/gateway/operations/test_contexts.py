@@ -44,7 +44,7 @@ async def test_a_deletion_whose_turn_outlasts_the_drain_is_told_as_one_that_is_n
     core.ledger.hold(Finish)
     async with asyncio.TaskGroup() as group:
         deletion = group.create_task(_refused_deletion(core))
-        await until(lambda: core.drain.over._callbacks)
+        await until(lambda: core.drain.over.callbacks)
         core.drain.set()
         core.drain.over.set()
         await soon(deletion)

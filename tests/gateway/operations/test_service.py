@@ -176,7 +176,7 @@ async def test_callers_of_turns_that_outlast_the_drain_hear_that_their_messages_
         running = group.create_task(_unanswered(core))
         await soon(pause.reached.wait())
         queued = group.create_task(_unanswered(core))
-        await until(lambda: len(core.drain.over._callbacks) == 2)
+        await until(lambda: len(core.drain.over.callbacks) == 2)
         core.drain.set()
         core.drain.over.set()
         named = [await soon(running), await soon(queued)]

@@ -126,7 +126,8 @@ _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
         as_number: "{}",
     },
     "postgresql": {
-        short: f"(SELECT CASE WHEN octet_length(whole) > {LONGEST} THEN encode(sha256(convert_to(whole, 'UTF8')), 'hex') "  # noqa: S608
+        short: f"(SELECT CASE WHEN octet_length(whole) > {LONGEST} "  # noqa: S608
+        "THEN encode(sha256(convert_to(whole, 'UTF8')), 'hex') "
         "ELSE whole END FROM (SELECT CAST({} AS TEXT) AS whole) AS given)",
         lesser: "least({})",
         json_each: "jsonb_array_elements_text(CAST({} AS JSONB))",

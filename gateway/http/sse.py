@@ -48,12 +48,10 @@ class Envelope(msgspec.Struct, frozen=True):
     media_type: bytes = JSON
 
     def join(self, batch: list[Frame]) -> bytes:
-        head, tail = self.head, self.tail
+        begin, end = b"data: " + self.head, self.tail + b"\n\n"
         return b"".join(
             [
-                b"data: %b%b%b\n\n" % (head, event, tail)
-                if number is None
-                else b"id: %d\ndata: %b%b%b\n\n" % (number, head, event, tail)
+                b"%b%b%b" % (begin, event, end) if number is None else b"id: %d\n%b%b%b" % (number, begin, event, end)
                 for number, event in batch
             ]
         )

@@ -238,10 +238,11 @@ class MessageIntake(msgspec.Struct, frozen=True):
                 if run.agent.policies.busy_context in ("interrupt", "rollback"):
                     self.runner.interrupt(run, accept.thread.id)
 
+            self.runner.reserve(accept.turn, accept.thread.id)
             try:
-                with self.runner.reserved(accept.turn, accept.thread.id):
-                    await run.live.journal.commit(made.points, made.event, stored=stored)
+                await run.live.journal.commit(made.points, made.event, stored=stored)
             finally:
+                self.runner.end_reservation(accept.turn)
                 if not started:
                     self.fanout.release(accept.task)
         if made.closed is not None:

@@ -6,7 +6,7 @@ Law: everything that the message alone decides is checked here, before the ledge
 import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -141,7 +141,8 @@ def media_type(part: Part) -> str:
     return "application/octet-stream" if part.raw is not None or part.url is not None else "application/json"
 
 
-def _offered(kind: str, modes: Sequence[str]) -> bool:
+@lru_cache(maxsize=256)
+def _offered(kind: str, modes: tuple[str, ...]) -> bool:
     kind = _MODE_NAMES.get(kind, kind)
     return any(_matches(kind, _MODE_NAMES.get(mode.lower(), mode.lower())) for mode in modes)
 

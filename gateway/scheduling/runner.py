@@ -6,7 +6,7 @@ Law: a turn belongs to the application, not to a request; a turn whose end canno
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 
 import structlog
 
@@ -151,14 +151,13 @@ class Runner:
 
     # --- what operations change
 
-    @contextmanager
-    def reserved(self, turn: str, thread: str) -> Iterator[None]:
-        """The turn is being accepted: it counts as queued, and no process takes it over."""
+    def reserve(self, turn: str, thread: str) -> None:
+        """The turn is being accepted: until `end_reservation` it counts as queued, and no process takes it over."""
         self._reserved[turn] = thread
-        try:
-            yield
-        finally:
-            self._reserved.pop(turn, None)
+
+    def end_reservation(self, turn: str) -> None:
+        """Nothing where the turn has started."""
+        self._reserved.pop(turn, None)
 
     def start(self, run: TurnRun, thread: ThreadRecord) -> None:
         """Queues an accepted turn after the others of its thread; takes the hold on the task's channel."""

@@ -55,8 +55,8 @@ _LIVE_THREAD = (
     .where(matches(thread, id="thread", context="context", agent="agent"), text(THREAD_LIVE))
     .scalar_subquery()
 )
-"""NULL, which the turn does not take, where there is none. A turn made by a SELECT would cost SQLite a table and a journal of
-their own: a tenth of its statements."""
+"""NULL where there is none, which no turn takes. For a turn that is made by a SELECT, SQLite would fill a table of its own and
+keep a journal of the statement, which takes it 14 µs instead of 10."""
 
 NEW_TURN = Write(
     "open a turn on the live thread of this context and agent",

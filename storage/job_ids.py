@@ -1,11 +1,6 @@
-<<<<<<< HEAD
-"""The ids of jobs at backends, which name the thread and what the job is about. Law: pure; a file keeps them whole,
-PostgreSQL and the rows that are copied as short as its indexes take them."""
-=======
 """The ids of jobs at backends, which name the thread and what the job is about. Law: pure; a file keeps them whole, PostgreSQL
 and the rows that are copied as short as its indexes take them.
 """
->>>>>>> origin/pro
 
 from hashlib import sha256
 

@@ -409,7 +409,9 @@ class Client:
         self.told.cancels.add(task.id)
         try:
             canceled = await self._sure("CancelTask", id=task.id)
-        except Refused:
+        except Refused as error:  # it has ended, perhaps by a cancel whose answer was lost
+            assert _reason(error) == "TASK_NOT_CANCELABLE", error
+            await task.done.wait()
             return
         assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
         self.told.canceled += 1

@@ -9,11 +9,13 @@ from structlog.testing import capture_logs
 from gateway.core.agents import Agent
 from gateway.engine.adapter_secrets import AdapterSecrets
 from gateway.engine.runtime import Breakers, Pace, Runtime
+from gateway.engine.under_way import UnderWay
 from gateway.foundation.retry import COOLDOWN, FAILURES
 from gateway.ledger.threads import ThreadRecord
 from gateway.ports.adapter import AdapterError, ErrorClass
 from gateway.ports.capabilities import Backend
 from gateway.ports.conversation import HandleKind, StorageOwner
+from gateway.ports.observer import SILENT
 from tests.support.core import CARD, Core, Time
 from tests.support.scripted import G, ScriptedAdapter
 
@@ -207,3 +209,11 @@ async def test_the_threads_that_were_warned_of_are_not_remembered_for_ever(core:
         assert known.first_warning(str(number))
     assert known.first_warning("0")
     assert not known.first_warning("1000")
+
+
+def test_a_service_call_is_counted_while_it_is_under_way() -> None:
+    clock = Time().clock
+    calls = UnderWay(clock.monotonic)
+    with Breakers(clock).observed(agent(), SILENT, calls):
+        assert sum(number for _, number in calls.numbers()) == 1
+    assert not dict(calls.numbers())

@@ -3,7 +3,7 @@ bytes of the line, so that nothing has to be written in a canonical form.
 
 `hash` is that of the bytes of the line up to itself, `prev` that of the line before, and `seq` counts the lines of a process
 from 0. `v` says which line is the one before: 2, the line before in the file, whichever process wrote it; 1, that of the same
-process, as on standard output, and in files of gateways before 0.1. Whether the end of a file was cut off does not show in it.
+process, as on standard output, and in files of versions before. Whether the end of a file was cut off does not show in it.
 """
 
 import hashlib
@@ -85,7 +85,9 @@ def verify(lines: Iterable[bytes], key: bytes | None = None, verified: Verified 
         entry = _entry(whole)
         if entry is None:
             torn = whole.startswith(_BEGINNING)
-            yield Fault(number, "is torn: only its beginning was written" if torn else "is no whole line of an audit log")
+            yield Fault(
+                number, "is torn: only its beginning was written" if torn else "is no whole line of an audit log"
+            )
             continue
         if raw == whole:
             yield Fault(number, "is torn: it has no end of line")

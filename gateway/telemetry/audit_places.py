@@ -1,5 +1,5 @@
-"""Where the lines of an audit log go. Law: the lines of a file are one chain, whichever process writes them: a writer has the file
-to itself from the look at its end until its line is there.
+"""Where the lines of an audit log go. Law: the lines of a file are one chain, whichever process writes them: a writer has the
+file to itself from the look at its end until its line is there.
 """
 
 import fcntl
@@ -120,8 +120,8 @@ class SharedFile:
         return os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
 
     def _end(self, size: int) -> tuple[str, bool]:
-        """The hash that a line at the end of the file goes on from, and whether the end of a line is missing there. A file that is
-        shorter than it was goes on from the line that this process knows, so that it shows."""
+        """The hash that a line at the end of the file goes on from, and whether the end of a line is missing there. A file that
+        is shorter than it was goes on from the line that this process knows, so that it shows."""
         if size == self._size:
             return self._head, False
         end = os.pread(self._file, _END, max(0, size - _END))
@@ -147,6 +147,6 @@ class SharedFile:
     def _lock(self) -> bool:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except OSError:  # another writer has it, or the file system has no locks
             return False
         return True

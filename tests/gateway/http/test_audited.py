@@ -84,8 +84,8 @@ async def test_a_repeated_stream_has_a_line_with_the_task_of_the_first(start_loc
 
 async def test_a_message_has_its_line_when_it_is_taken(start_local: StartLocal, tmp_path: Path) -> None:
     gateway = await start_local(AGENT, settings=settings(tmp_path))
-    async with a2a_http(gateway.url) as http:
-        asked = asyncio.create_task(A2A(http, "echo").send("hold until told"))
+    async with a2a_http(gateway.url) as http, asyncio.TaskGroup() as group:
+        asked = group.create_task(A2A(http, "echo").send("hold until told"))
         await until(lambda: len(entries(tmp_path)) > 1)
         gate("hold until told").set()
         task = await asked

@@ -164,7 +164,9 @@ def test_a_file_that_goes_on_from_one_that_is_not_there_says_so() -> None:
     lines = shared("a", "b", "c", "d")
     verified = Verified()
     told = [*verify(lines[:1], verified=verified), *verify(lines[3:], verified=verified)]
-    assert [fault.what for fault in told] == ["goes on from a line that is in no file before: lines before it are missing"]
+    assert [fault.what for fault in told] == [
+        "goes on from a line that is in no file before: lines before it are missing"
+    ]
 
 
 def test_a_writer_may_go_on_in_the_next_file_while_another_is_still_in_the_one_before() -> None:

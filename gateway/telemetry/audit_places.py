@@ -20,8 +20,8 @@ log = structlog.get_logger("gateway.telemetry.audit")
 _MODE = 0o600
 _STDOUT = 1
 
-_END = 64 * 1024
-"""Bytes at the end of a file in which its latest whole line is looked for; a line has about 500."""
+_ENDS = (4 * 1024, 64 * 1024)
+"""Bytes at the end of a file in which its latest whole line is looked for, one after the other; a line has about 500."""
 
 _PATIENCE = 0.05
 """Seconds for which a line waits for another writer, which needs some microseconds. The event loop stands still then."""
@@ -124,8 +124,12 @@ class SharedFile:
         is shorter than it was goes on from the line that this process knows, so that it shows."""
         if size == self._size:
             return self._head, False
-        end = os.pread(self._file, _END, max(0, size - _END))
-        found = latest_hash(end) if size > self._size else None
+        end, found = b"", None
+        for span in _ENDS:
+            end = os.pread(self._file, span, max(0, size - span))
+            found = latest_hash(end) if size > self._size else self._head
+            if found is not None:
+                break
         return found or self._head, bool(end) and not end.endswith(b"\n")
 
     @contextmanager

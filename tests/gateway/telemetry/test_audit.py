@@ -121,6 +121,17 @@ def test_a_torn_end_swallows_no_line_of_the_next_process(tmp_path: Path, cut: in
     assert len(lines(path)) == 3
 
 
+def test_the_latest_line_is_found_behind_a_long_torn_one(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    with audit_log(path, None, Clock()) as audit:
+        audit.audited(ENTRY)
+    with path.open("ab") as file:
+        file.write(b'{"v":2,' + b"x" * 10_000)
+    with audit_log(path, None, Clock()) as audit:
+        audit.audited(ENTRY)
+    assert [fault.line for fault in verify(lines(path))] == [2]
+
+
 def test_what_is_cut_off_while_a_process_writes_shows(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     with audit_log(path, None, Clock()) as audit:

@@ -187,7 +187,7 @@ class _Admin(msgspec.Struct, frozen=True):
     pipeline: Pipeline
 
     async def _admit(self, scope: Scope, agent: str | None = None) -> "_Admitted":
-        admitted = await self.pipeline.admit(arrival_of(scope), agent, admin=True)
+        admitted = await self.pipeline.admit(arrival_of(scope), agent, for_admins="the admin API")
         return _Admitted(admitted.identity.caller, partial(self.pipeline.audited, admitted=admitted))
 
     async def _read(self, scope: Scope, receive: Receive, *, depth: int | None = None) -> Json:

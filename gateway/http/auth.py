@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from gateway.a2a.errors import A2AError, TooManyRequests, Unauthenticated
 from gateway.foundation.clock import Clock
@@ -34,18 +35,23 @@ _FAILURES_PER_SECOND = 1 / 3
 _NETWORK = 64
 """Bits of an IPv6 address that identify one peer: the owner of one address has all that share these bits."""
 
+_Known = tuple[ApiKey, "Identity", float]
+"""A key, its holder, and when it was read."""
+
 Headers = Iterable[tuple[bytes, bytes]]
 """Names in lower case."""
 
 
 class Identity(msgspec.Struct, frozen=True):
     """The authenticated caller. `admin` says that the caller may use the admin API. `key` is the digest of the caller's
-    key, `shown` the part of it that may be shown."""
+    key, `shown` the part of it that may be shown. `session` is when the session began that stands for the key, in milliseconds
+    since 1970; None for a caller with the key itself."""
 
     caller: Caller
     admin: bool = False
     key: bytes | None = None
     shown: str = ""
+    session: int | None = None
 
 
 _ANYONE = Identity(Caller("anonymous"), admin=True)
@@ -67,8 +73,12 @@ class Authenticator(Protocol):
 class KeyHolders(Authenticator, Protocol):
     """Also tells who has shown a key before."""
 
-    async def holder(self, digest: bytes) -> Identity | None:
-        """Whoever holds the key with this digest; None where it is not in force. Raises: LedgerUnavailable."""
+    async def holder(self, digest: bytes, session: int) -> Identity | None:
+        """Whoever holds the key with this digest, by a session that began then; None where the key is not in force, or its
+        sessions were ended since. Raises: LedgerUnavailable."""
+
+    def forget(self, digest: bytes) -> None:
+        """What is known of this key has changed."""
 
 
 class NoAuthentication:
@@ -77,8 +87,11 @@ class NoAuthentication:
     async def authenticate(self, headers: Headers, peer: str) -> Identity:
         return _ANYONE
 
-    async def holder(self, digest: bytes) -> Identity | None:
+    async def holder(self, digest: bytes, session: int) -> Identity | None:
         return _ANYONE
+
+    def forget(self, digest: bytes) -> None:
+        """Nothing is known of any."""
 
     def on_revocation(self, identity: Identity, callback: Callable[[], None]) -> AbstractContextManager[None]:
         return nullcontext()
@@ -98,8 +111,8 @@ class KeyAuthentication:
         self._keys = keys
         self._observer = observer
         self._clock = clock
-        self._known: dict[bytes, tuple[ApiKey, Identity, float]] = {}
-        self._callbacks: dict[bytes, set[Callable[[], None]]] = {}
+        self._known: dict[bytes, _Known] = {}
+        self._callbacks: dict[bytes, set[tuple[Callable[[], None], int | None]]] = {}
         self._failures = TokenBuckets(_FAILURES, _FAILURES_PER_SECOND, clock.monotonic)
 
     async def authenticate(self, headers: Headers, peer: str) -> Identity:
@@ -114,13 +127,17 @@ class KeyAuthentication:
         found, fault = await self._in_force(digest_of(text))
         if found is None:
             raise self._failure(peer, shown(text), fault)
-        return found
+        return found[1]
 
-    async def holder(self, digest: bytes) -> Identity | None:
-        return (await self._in_force(digest))[0] if digest else None
+    async def holder(self, digest: bytes, session: int) -> Identity | None:
+        found = (await self._in_force(digest))[0] if digest else None
+        return replace(found[1], session=session) if found is not None and found[0].keeps(session) else None
 
-    async def _in_force(self, digest: bytes) -> tuple[Identity | None, str]:
-        """The holder of this key, or why there is none."""
+    def forget(self, digest: bytes) -> None:
+        self._known.pop(digest, None)
+
+    async def _in_force(self, digest: bytes) -> tuple[_Known | None, str]:
+        """This key and its holder, or why there is none."""
         known = self._known.get(digest)
         if known is None or self._clock.monotonic() - known[2] >= _TRUSTED_FOR:
             known = await self._look_up(digest)
@@ -128,7 +145,7 @@ class KeyAuthentication:
         if known is None or fault is not None:
             self._known.pop(digest, None)
             return None, fault or "unknown"
-        return known[1], ""
+        return known, ""
 
     @contextmanager
     def on_revocation(self, identity: Identity, callback: Callable[[], None]) -> Iterator[None]:
@@ -136,26 +153,28 @@ class KeyAuthentication:
             yield
             return
         callbacks = self._callbacks.setdefault(identity.key, set())
-        callbacks.add(callback)
+        entry = (callback, identity.session)
+        callbacks.add(entry)
         try:
             yield
         finally:
-            callbacks.discard(callback)
+            callbacks.discard(entry)
             if not callbacks:
                 self._callbacks.pop(identity.key, None)
 
     async def run(self) -> None:
-        """Never returns: calls the callbacks of every key that was revoked or has expired."""
+        """Never returns: calls the callbacks of every key that was revoked or has expired, and of sessions that were ended."""
         while True:
             await asyncio.sleep(_RECHECK)
             for digest in tuple(self._callbacks):
                 with suppress(LedgerUnavailable, CorruptRecord):
                     key = await self._keys.api_key(digest)
-                    if key is None or key.fault(self._clock.now()) is not None:
-                        for callback in tuple(self._callbacks.get(digest, ())):
+                    over = key is None or key.fault(self._clock.now()) is not None
+                    for callback, session in tuple(self._callbacks.get(digest, ())):
+                        if over or (key is not None and session is not None and not key.keeps(session)):
                             callback()
 
-    async def _look_up(self, digest: bytes) -> tuple[ApiKey, Identity, float] | None:
+    async def _look_up(self, digest: bytes) -> _Known | None:
         # The time before the read: a key that is revoked during the read is not trusted for longer.
         now = self._clock.monotonic()
         key = await self._keys.api_key(digest)

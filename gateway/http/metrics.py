@@ -32,7 +32,7 @@ class MetricsPage(msgspec.Struct, frozen=True):
     async def _answer(self, scope: Scope) -> ASGIApp:
         if scope["method"] not in READS:
             raise READ_ONLY
-        await self.pipeline.admit(arrival_of(scope), None, admin=True)
+        await self.pipeline.admit(arrival_of(scope), None, for_admins="the page of metrics")
         return _reply(self.page)
 
 

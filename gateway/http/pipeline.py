@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.a2a import errors
@@ -128,14 +129,15 @@ class Pipeline:
         """The dialects that the gateway speaks of those of a binding."""
         return dialects.with_drafts(binding) if self._draft_1_1 else binding
 
-    async def admit(self, arrival: Arrival, agent: str | None, *, admin: bool = False) -> AdmittedRequest:
-        """Identifies and admits the caller. With `admin`, only callers that may use the admin API are admitted.
+    async def admit(self, arrival: Arrival, agent: str | None, *, for_admins: str | None = None) -> AdmittedRequest:
+        """Identifies and admits the caller. `for_admins` is what only callers with an admin key may use, in words;
+        None for what everybody may.
 
         Raises: Unauthenticated, PermissionDenied, TooManyRequests, NotFound.
         """
         identity = await self._identify(arrival)
-        if admin and not identity.admin:
-            raise errors.PermissionDenied("the admin API needs an admin key")
+        if for_admins is not None and not identity.admin:
+            raise errors.PermissionDenied(f"{for_admins} needs an admin key")
         self._quotas.request(identity.caller)
         if agent is not None:
             self.agents.resolve(agent, None)
@@ -265,17 +267,26 @@ class Pipeline:
         return Outcome(active, result=result)
 
     def _audited(self, perform: Perform, action: str, admitted: AdmittedRequest) -> Perform:
-        """The operation, with a line in the audit log before its answer."""
+        """The operation, with a line in the audit log before its answer; that of a message as soon as it is taken."""
         actor = actor_of(admitted.identity, admitted.arrival.peer)
 
         async def performed(call: OperationCall, request: Any) -> Any:
+            told = False
+
+            def tell(target: Target, outcome: str = "done") -> None:
+                nonlocal told
+                if not told:
+                    told = True
+                    self._observer.audited(AuditEntry(action, actor, target, outcome))
+
+            asked = target_of(call.agent.name, request)
+            taken = replace(call, on_task=lambda task, context: tell(replace(asked, task=task, context=context)))
             try:
-                result = await perform(call, request)
+                result = await perform(taken, request)
             except A2AError as error:
-                target, why = target_of(call.agent.name, request), reason(error).lower()
-                self._observer.audited(AuditEntry(action, actor, target, why))
+                tell(asked, reason(error).lower())
                 raise
-            self._observer.audited(AuditEntry(action, actor, target_of(call.agent.name, request, result)))
+            tell(target_of(call.agent.name, request, result))
             return result
 
         return performed

@@ -19,7 +19,7 @@ class ApiKey(msgspec.Struct, frozen=True):
     says that the key also opens the admin API.
 
     Times are milliseconds since 1970. A key whose `expires_at` is None does not expire; a key whose `revoked_at` is
-    None is not revoked.
+    None is not revoked. Sessions of pages that began until `sessions_ended_at` are over.
     """
 
     digest: bytes
@@ -31,6 +31,7 @@ class ApiKey(msgspec.Struct, frozen=True):
     created_at: int
     expires_at: int | None = None
     revoked_at: int | None = None
+    sessions_ended_at: int | None = None
 
     def fault(self, now: int) -> str | None:
         """Why the key is refused: `revoked` or `expired`; None while it is in force."""
@@ -39,6 +40,10 @@ class ApiKey(msgspec.Struct, frozen=True):
         if self.expires_at is not None and self.expires_at <= now:
             return "expired"
         return None
+
+    def keeps(self, session: int) -> bool:
+        """Whether a session that began then goes on, as long as the key is in force."""
+        return self.sessions_ended_at is None or session > self.sessions_ended_at
 
 
 class IssueKey(msgspec.Struct, frozen=True):
@@ -51,6 +56,13 @@ class RevokeKey(msgspec.Struct, frozen=True):
     """Revokes the key of this name for good; the name may be used again. Conflict when no key of this name is in force."""
 
     name: str
+    now: int
+
+
+class EndSessions(msgspec.Struct, frozen=True):
+    """Ends the sessions of pages that the key with this digest has begun until `now`. Conflict when there is no such key."""
+
+    digest: bytes
     now: int
 
 

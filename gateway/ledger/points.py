@@ -32,7 +32,9 @@ _Moved = threads.ConfirmHandle | threads.BeginEpoch | threads.Rewind | threads.R
 _Handle = _Moved | threads.DeleteOrphan | threads.KeepHandle | threads.Withdraw
 _Expiry = retention.DeleteContext | retention.ExpireContext | retention.PurgeContext | retention.ExpireTasks
 _Deletion = retention.MoveDeletion | retention.EndDeletion | retention.MoveWithdrawal | retention.EndWithdrawal
-_Outside = documents.Adopt | documents.Import | api_keys.IssueKey | api_keys.RevokeKey | push.PushPoint
+_Outside = (
+    documents.Adopt | documents.Import | api_keys.IssueKey | api_keys.RevokeKey | api_keys.EndSessions | push.PushPoint
+)
 
 _Work = _Process | _Duty | _Quota | _Expiry | _Deletion
 

@@ -22,7 +22,8 @@ class OperationCall(msgspec.Struct, frozen=True):
 
     `extensions` are the activated extensions, which both the caller and the agent name. `named` are all extensions that
     the caller names; extensions of other vendors identify the kind of client. `trace` has the meaning that it has in Accept;
-    `on_turn` is told of the turn that the request has brought or answered.
+    `on_turn` is told of the turn that the request has brought or answered, `on_task` of the ids of the task and the context
+    that a message is in, also where it is a repeated one.
     """
 
     agent: Agent
@@ -34,6 +35,7 @@ class OperationCall(msgspec.Struct, frozen=True):
     version: str = "1.0"
     trace: str | None = None
     on_turn: Callable[[TurnRun], None] | None = None
+    on_task: Callable[[str, str], None] | None = None
 
     @property
     def rendering(self) -> Rendering:

@@ -152,6 +152,12 @@ class Operations:
             accepted = await self._intake.accept(incoming, on_stored)
         if call.on_turn is not None and isinstance(accepted, TurnRun):
             call.on_turn(accepted)
+        if call.on_task is not None:
+            if isinstance(accepted, TurnRun):
+                call.on_task(accepted.live.id, accepted.live.context_id)
+            else:
+                repeated = await self._reader.record(call, accepted.task)
+                call.on_task(repeated.id, repeated.context_id)
         if push is not None:
             self._configs(call).changed()
         return accepted

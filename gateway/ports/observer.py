@@ -68,7 +68,8 @@ class Actor(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Target(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What it is done to: ids as callers know them, and names of the configuration."""
+    """What it is done to: ids as callers know them, and names of the configuration. `principal`, `tenant` and `admin` are those
+    of a key that is made."""
 
     agent: str = ""
     context: str = ""
@@ -77,6 +78,9 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     push: str = ""
     key: str = ""
     config: str = ""
+    principal: str = ""
+    tenant: str = ""
+    admin: bool = False
 
 
 class AuditEntry(msgspec.Struct, frozen=True):

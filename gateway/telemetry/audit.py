@@ -1,10 +1,9 @@
 """The audit log: a line for everything that somebody does to the gateway or with it. Law: a line is written before its action
-is answered, in one piece behind all others, and on disk within a second; a line that could not be written is missing in its
-chain, which shows.
+is answered, in one piece behind all others, and on disk within a second; a line that could not be written is missing in the
+numbers of its process, which shows.
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,17 +15,16 @@ from pydantic import SecretStr
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ports.observer import AuditEntry, Observer
 from gateway.telemetry.audit_chain import Chain
+from gateway.telemetry.audit_places import place_at
 
 log = structlog.get_logger("gateway.telemetry.audit")
 
 _SYNC_INTERVAL = 1.0
-_MODE = 0o600
-_STDOUT = 1
 
 
 @contextmanager
 def audit_log(path: Path | None, key: SecretStr | None, clock: Clock) -> Iterator["AuditLog"]:
-    """An audit log with a chain of its own, while the block runs. Raises: OSError where the file cannot be opened."""
+    """An audit log, while the block runs. Raises: OSError where the file cannot be opened."""
     secret = None if key is None else key.get_secret_value().encode()
     audit = AuditLog(path, clock.row_id(), clock.now, secret)
     try:
@@ -42,10 +40,8 @@ class AuditLog(Observer):
     audits = True
 
     def __init__(self, path: Path | None, process: str, now: Callable[[], int], key: bytes | None = None) -> None:
-        self._path = path
         self._now = now
-        self._chain = Chain(process, key)
-        self._file = self._open()
+        self._place = place_at(path, Chain(process, key))
         self._written = False
         self._failing = False
 
@@ -56,40 +52,30 @@ class AuditLog(Observer):
             "actor": msgspec.to_builtins(entry.actor),
             "target": msgspec.to_builtins(entry.target),
         }
-        line = self._chain.line(timestamp(self._now()), facts)
         try:
-            whole = os.write(self._file, line) == len(line)
+            self._place.append(timestamp(self._now()), facts)
         except OSError as error:
             self._tell(str(error))
-            return
-        if not whole:
-            self._tell("a part of a line was written")
             return
         self._written, self._failing = True, False
 
     def reopen(self) -> None:
         """Goes on in the file that has the name now, whose predecessor was moved away. Raises: OSError."""
-        before, self._file = self._file, self._open()
-        os.close(before)
+        self._place.reopen()
 
     async def run(self) -> None:
         """Never returns. Brings what was written to the disk."""
         while True:
             await asyncio.sleep(_SYNC_INTERVAL)
-            if self._written and self._path is not None:
+            if self._written:
                 self._written = False
                 try:
-                    await asyncio.to_thread(os.fdatasync, self._file)
+                    await asyncio.to_thread(self._place.sync)
                 except OSError as error:
                     self._tell(str(error))
 
     def close(self) -> None:
-        os.close(self._file)
-
-    def _open(self) -> int:
-        if self._path is None:
-            return os.dup(_STDOUT)
-        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        self._place.close()
 
     def _tell(self, why: str) -> None:
         """Once for each time that it begins to fail."""

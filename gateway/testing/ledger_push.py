@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from gateway.ledger.api_keys import ApiKey, IssueKey, RevokeKey, digest_of, new_key, shown
+from gateway.ledger.api_keys import ApiKey, EndSessions, IssueKey, RevokeKey, digest_of, new_key, shown
 from gateway.ledger.backlog import Backlog
 from gateway.ledger.errors import Conflict
 from gateway.ledger.port import Ledger
@@ -177,3 +177,12 @@ class PushTests:
                 await ledger.commit(late)
         await ledger.commit(IssueKey(other))
         same(await ledger.api_keys(), (replace(_API_KEY, revoked_at=2000), other))
+
+    async def test_the_sessions_of_one_key_are_ended(self, ledger: Ledger) -> None:
+        other = replace(_API_KEY, digest=digest_of(new_key()), name="other")
+        await ledger.commit(IssueKey(_API_KEY), IssueKey(other))
+        await ledger.commit(EndSessions(_API_KEY.digest, 2000))
+        same(await ledger.api_key(_API_KEY.digest), replace(_API_KEY, sessions_ended_at=2000))
+        same(await ledger.api_key(other.digest), other)
+        with pytest.raises(Conflict):
+            await ledger.commit(EndSessions(digest_of(new_key()), 2000))

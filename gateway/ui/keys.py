@@ -42,7 +42,8 @@ async def create(visit: Visit) -> Outcome:
         return _form(visit.form, invalid("name", "is that of a key in force: revoke it, or choose another"))
     except A2AError as error:
         return _form(visit.form, error)
-    visit.audited("key.created", Target(key=key.name))
+    made = Target(key=key.name, principal=key.principal, tenant=key.tenant, admin=key.admin)
+    visit.audited("key.created", made)
     return Page("key_made.html", "A new key", {"secret": secret, "key": key})
 
 

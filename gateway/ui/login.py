@@ -6,6 +6,7 @@ import re
 from msgspec.structs import replace
 
 from gateway.a2a.errors import A2AError, TooManyRequests, Unauthenticated
+from gateway.ledger.api_keys import EndSessions
 from gateway.ports.observer import Target
 from gateway.ui.visit import Away, Outcome, Page, Visit
 
@@ -34,6 +35,11 @@ async def enter(visit: Visit) -> Outcome:
 
 
 async def leave(visit: Visit) -> Outcome:
+    """Ends all sessions of the key: a copy of a cookie may be anywhere."""
+    key = None if visit.identity is None else visit.identity.key
+    if key is not None:
+        await visit.parts.ledger.commit(EndSessions(key, visit.parts.clock.now()))
+        visit.parts.auth.forget(key)
     visit.audited("session.ended", Target())
     return Away("/ui/login", forget=True)
 

@@ -30,11 +30,12 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Cookies:
-    """The one cookie of the pages. Where clients come by https it is bound to this host and to https."""
+    """The one cookie of the pages. Where clients come by https it is bound to this host and to https. `installation` tells
+    gateways apart that are on one host: browsers keep the cookies of all its ports together."""
 
-    def __init__(self, public_url: str) -> None:
+    def __init__(self, public_url: str, installation: str) -> None:
         self._secure = urlsplit(public_url).scheme == "https"
-        self.name = "__Host-a2a-gateway" if self._secure else "a2a-gateway"
+        self.name = f"{'__Host-' if self._secure else ''}a2a-gateway-{installation}"
 
     def header(self, value: str, seconds: int) -> tuple[bytes, bytes]:
         """`seconds` 0: the browser forgets it."""

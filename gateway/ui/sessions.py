@@ -1,5 +1,5 @@
 """Sessions of the pages. Law: a session is what its cookie says, so it holds in every process and after a restart; it never
-outlives the key that began it, and holds nothing of the key but its digest."""
+outlives the key that began it, nor the next logout with that key, and holds nothing of the key but its digest."""
 
 import hashlib
 import hmac
@@ -18,7 +18,7 @@ _LONGEST = 200
 
 
 class Session(msgspec.Struct, frozen=True):
-    """`key` is the digest of the API key, empty for somebody who has shown none. `begun` is in seconds since 1970."""
+    """`key` is the digest of the API key, empty for somebody who has shown none. `begun` is in milliseconds since 1970."""
 
     key: bytes
     begun: int
@@ -32,8 +32,13 @@ class Sessions:
         self._secret = secret
         self._now = now
 
+    @property
+    def installation(self) -> str:
+        """A short id of the gateways that share these sessions."""
+        return self._mac(b"installation", b"").hex()[:8]
+
     def begin(self, key: bytes = b"") -> Session:
-        return Session(key, self._now() // 1000, secrets.token_bytes(_NONCE))
+        return Session(key, self._now(), secrets.token_bytes(_NONCE))
 
     def cookie(self, session: Session) -> str:
         """The value of the cookie."""
@@ -56,7 +61,7 @@ class Sessions:
         session = Session(
             content[_TIME + _NONCE :], int.from_bytes(content[:_TIME], "big"), content[_TIME : _TIME + _NONCE]
         )
-        return session if 0 <= self._now() // 1000 - session.begun < LIFETIME else None
+        return session if 0 <= self._now() - session.begun < LIFETIME * 1000 else None
 
     def token(self, session: Session) -> str:
         """What a form of this session carries, and a page of another site cannot know."""

@@ -54,7 +54,7 @@ class Site:
     def __init__(self, parts: Parts, secret: bytes) -> None:
         self._parts = parts
         self._sessions = Sessions(secret, parts.clock.now)
-        self._cookies = Cookies(parts.public_url)
+        self._cookies = Cookies(parts.public_url, self._sessions.installation)
         by_session = SessionAuthentication(parts.auth, self._sessions, self._cookies)
         self._pipeline: Pipeline = parts.serve_by(by_session)
         self._wire = Wire(self._pipeline)
@@ -87,7 +87,7 @@ class Site:
         session = session or self._sessions.begin()
         visit = Visit(self._parts, self._sessions, self._streams, session, None, arrival_of(scope).peer, scope, {}, {})
         try:
-            identity = await self._parts.auth.holder(session.key)
+            identity = await self._parts.auth.holder(session.key, session.begun)
             if identity is not None and identity.admin:
                 visit = replace(visit, identity=identity)
             return await self._response(visit, await self._visited(visit, receive), fresh=fresh)

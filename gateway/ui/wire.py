@@ -37,7 +37,7 @@ class SessionAuthentication:
         session = None if cookie is None else self._sessions.read(cookie)
         tokens = [value.decode("latin-1") for name, value in given if name == _TOKEN]
         if session is not None and len(tokens) == 1 and self._sessions.has_token(session, tokens[0]):
-            identity = await self._auth.holder(session.key)
+            identity = await self._auth.holder(session.key, session.begun)
             if identity is not None and identity.admin:
                 return identity
         raise Unauthenticated("this needs a session of the pages: load the page again")

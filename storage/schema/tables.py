@@ -435,6 +435,7 @@ class ApiKey(Row, table=True):
     created_at: int = _integer()
     expires_at: int | None = _integer()
     revoked_at: int | None = _integer()
+    sessions_ended_at: int | None = _integer()
 
 
 class PushConfig(Row, table=True):

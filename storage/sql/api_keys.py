@@ -17,6 +17,11 @@ REVOKE_KEY = Write(
     .values(revoked_at=bindparam("now")),
 )
 
+END_SESSIONS = Write(
+    "end the sessions of a key",
+    update(api_key).where(api_key.c.digest == bindparam("digest")).values(sessions_ended_at=bindparam("now")),
+)
+
 API_KEY = select(api_key).where(api_key.c.digest == bindparam("digest"))
 
 API_KEYS = select(api_key).order_by(api_key.c.created_at, api_key.c.name)

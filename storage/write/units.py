@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from gateway.ledger import calls, documents, duties, leases, push, quotas, retention, tasks, threads, tool_calls, turns
-from gateway.ledger.api_keys import IssueKey, RevokeKey
+from gateway.ledger.api_keys import EndSessions, IssueKey, RevokeKey
 from gateway.ledger.points import CommitPoint
 from storage import compiled
 from storage.statement import Statement, Step, Values
@@ -144,6 +144,7 @@ _DIRECT: dict[type[CommitPoint], tuple[Statement, ...]] = {
     retention.MoveWithdrawal: (compiled.MOVE_WITHDRAWAL,),
     retention.EndWithdrawal: (compiled.END_WITHDRAWAL,),
     RevokeKey: (compiled.REVOKE_KEY,),
+    EndSessions: (compiled.END_SESSIONS,),
     push.DeletePushConfig: (compiled.DELETE_PUSH,),
     push.ClaimPush: (compiled.CLAIM_PUSH,),
     push.AdvancePush: (compiled.ADVANCE_PUSH,),

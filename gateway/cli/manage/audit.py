@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from gateway.cli.console.output import ExitCode, Output, Stop, print_json, visible
-from gateway.telemetry.audit_chain import verify
+from gateway.telemetry.audit_chain import Verified, verify
 
 
 def print_verification(files: list[Path], key_variable: str | None, output: Output) -> None:
@@ -15,7 +15,7 @@ def print_verification(files: list[Path], key_variable: str | None, output: Outp
         key = os.environb.get(key_variable.encode(), b"")
         if not key:
             raise Stop(ExitCode.USAGE, f"--key-variable: {key_variable} is not set in the environment")
-    heads: dict[str, tuple[int, str]] = {}
+    verified = Verified()
     found: list[dict[str, str | int]] = []
     lines = 0
     for file in files:
@@ -25,15 +25,15 @@ def print_verification(files: list[Path], key_variable: str | None, output: Outp
         except OSError as error:
             raise Stop(ExitCode.USAGE, f"{file} cannot be read: {error.strerror}") from error
         lines += len(held)
-        found += [{"file": str(file), "line": fault.line, "fault": fault.what} for fault in verify(held, key, heads)]
+        found += [{"file": str(file), "line": fault.line, "fault": fault.what} for fault in verify(held, key, verified)]
     if output is Output.text:
         for fault in found:
             sys.stdout.write(visible(f"{fault['file']}:{fault['line']}: {fault['fault']}\n"))
         if not found:
-            sys.stdout.write(f"{lines} lines of {len(heads)} processes are as they were written\n")
+            sys.stdout.write(f"{lines} lines of {len(verified.heads)} processes are as they were written\n")
     else:
-        ends = {process: {"seq": seq, "hash": digest} for process, (seq, digest) in heads.items()}
-        document = {"lines": lines, "faults": found, "heads": ends}
+        ends = {process: {"seq": seq, "hash": digest} for process, (seq, digest) in verified.heads.items()}
+        document = {"lines": lines, "faults": found, "head": verified.head, "heads": ends}
         print_json([document], document, output)
     if found:
         raise Stop(ExitCode.UNEXPECTED, f"{len(found)} of {lines} lines are not as they were written")

@@ -75,7 +75,8 @@ def create(options: NewKeyOptions) -> None:
             expires_at=None if lasts is None else now + lasts,
         )
         await ledger.commit(IssueKey(key))
-        _audit(config, "key.created", key.name)
+        made = Target(key=key.name, principal=key.principal, tenant=key.tenant, admin=key.admin)
+        _audit(config, "key.created", made)
         return key
 
     try:
@@ -120,7 +121,7 @@ def revoke(file: Path, name: str) -> None:
 
     async def revoked(ledger: Ledger) -> None:
         await ledger.commit(RevokeKey(name, ledger.now()))
-        _audit(config, "key.revoked", name)
+        _audit(config, "key.revoked", Target(key=name))
 
     try:
         _in_ledger(config, revoked)
@@ -130,7 +131,7 @@ def revoke(file: Path, name: str) -> None:
     sys.stdout.write(visible(f"key {name} is revoked\n"))
 
 
-def _audit(config: GatewayConfig, action: str, name: str) -> None:
+def _audit(config: GatewayConfig, action: str, target: Target) -> None:
     """The line of the audit log, where there is one, by the user of the operating system. Raises: Stop."""
     if not config.audit.wanted:
         return
@@ -138,7 +139,7 @@ def _audit(config: GatewayConfig, action: str, name: str) -> None:
 
     try:
         with audit_log(config.audit.path, config.audit.key, Clock()) as audit:
-            audit.audited(AuditEntry(action, Actor(f"{program()} by {getpass.getuser()}"), Target(key=name)))
+            audit.audited(AuditEntry(action, Actor(f"{program()} by {getpass.getuser()}"), target))
     except OSError as error:
         problem = f"it is done, and has no line in the audit log: {config.audit.path}: {error.strerror}"
         raise Stop(ExitCode.UNEXPECTED, problem) from error

@@ -1,5 +1,6 @@
 """What callers do has a line in the audit log, without what they say."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from gateway.config.plugins import Registry
 from gateway.ledger.api_keys import ApiKey, IssueKey, digest_of, new_key, shown
 from gateway.telemetry.audit_chain import verify
 from tests.a2a_client import A2A, a2a_http, user_message
+from tests.interop.echo_agent import gate
 from tests.running import Local, StartLocal, start_local
+from tests.support.polling import until
 
 __all__ = ["start_local"]
 
@@ -55,6 +58,39 @@ async def test_a_message_has_a_line_with_its_sender_and_what_it_is_about(
     assert entry["target"]["agent"] == "echo"
     assert (entry["target"]["task"], entry["target"]["context"]) == (task["id"], task["contextId"])
     assert b"secret" not in (tmp_path / "audit.jsonl").read_bytes()
+
+
+async def test_a_stream_has_a_line_with_its_task_and_context(start_local: StartLocal, tmp_path: Path) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path))
+    async with a2a_http(gateway.url) as http, A2A(http, "echo").stream("hello") as stream:
+        [first] = (await stream.read(1))[:1]
+    entry = entries(tmp_path)[-1]
+    assert entry["action"] == "message.accepted"
+    task = first.event["task"]
+    assert (entry["target"]["task"], entry["target"]["context"]) == (task["id"], task["contextId"])
+
+
+async def test_a_repeated_stream_has_a_line_with_the_task_of_the_first(start_local: StartLocal, tmp_path: Path) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path))
+    async with a2a_http(gateway.url) as http:
+        http.headers["idempotency-key"] = "once"
+        for _ in range(2):
+            async with A2A(http, "echo").stream("hello") as stream:
+                await stream.rest()
+    first, again = [entry["target"] for entry in entries(tmp_path)[1:]]
+    assert first == again
+    assert first.keys() == {"agent", "context", "task", "message"}
+
+
+async def test_a_message_has_its_line_when_it_is_taken(start_local: StartLocal, tmp_path: Path) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path))
+    async with a2a_http(gateway.url) as http, asyncio.TaskGroup() as group:
+        asked = group.create_task(A2A(http, "echo").send("hold until told"))
+        await until(lambda: len(entries(tmp_path)) > 1)
+        gate("hold until told").set()
+        task = await asked
+    assert told(tmp_path)[1:] == [("message.accepted", "done")]
+    assert entries(tmp_path)[-1]["target"]["task"] == task["id"]
 
 
 async def test_what_is_refused_has_a_line_with_the_reason(start_local: StartLocal, tmp_path: Path) -> None:

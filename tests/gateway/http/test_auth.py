@@ -44,6 +44,10 @@ class Keys:
         digest = digest_of(key)
         self.stored[digest] = replace(self.stored[digest], revoked_at=1)
 
+    def end_sessions(self, key: str, now: int) -> None:
+        digest = digest_of(key)
+        self.stored[digest] = replace(self.stored[digest], sessions_ended_at=now)
+
     async def api_key(self, digest: bytes) -> ApiKey | None:
         self.reads += 1
         if self.failure is not None:
@@ -239,13 +243,68 @@ async def test_who_has_shown_a_key_is_known_by_its_digest_while_it_is_in_force(
     auth: KeyAuthentication, keys: Keys, time: Turned
 ) -> None:
     ada = keys.issue("ada", admin=True)
-    assert await auth.holder(digest_of(ada)) == holder("ada", ada, admin=True)
-    assert await auth.holder(b"") is None
-    assert await auth.holder(digest_of(new_key())) is None
+    assert await auth.holder(digest_of(ada), 5) == replace(holder("ada", ada, admin=True), session=5)
+    assert await auth.holder(b"", 5) is None
+    assert await auth.holder(digest_of(new_key()), 5) is None
     keys.revoke(ada)
     time.seconds += 2
-    assert await auth.holder(digest_of(ada)) is None
+    assert await auth.holder(digest_of(ada), 5) is None
+
+
+async def test_sessions_that_were_ended_hold_nothing_and_the_key_and_later_ones_do(
+    auth: KeyAuthentication, keys: Keys
+) -> None:
+    ada = keys.issue("ada", admin=True)
+    keys.end_sessions(ada, 5)
+    assert [await auth.holder(digest_of(ada), begun) is None for begun in (4, 5, 6)] == [True, True, False]
+    assert (await auth.authenticate(bearer(ada), PEER)).session is None
+
+
+async def test_that_sessions_were_ended_is_known_within_a_second_and_at_once_where_it_was_done(
+    auth: KeyAuthentication, keys: Keys, time: Turned
+) -> None:
+    digest = digest_of(ada := keys.issue("ada"))
+    assert await auth.holder(digest, 5) is not None
+    keys.end_sessions(ada, 5)
+    assert await auth.holder(digest, 5) is not None
+    time.seconds += 1
+    assert await auth.holder(digest, 5) is None
+    assert await auth.holder(digest, 6) is not None
+    keys.end_sessions(ada, 6)
+    auth.forget(digest)
+    assert await auth.holder(digest, 6) is None
+
+
+async def test_a_session_that_was_ended_calls_the_callbacks_of_its_streams_alone(
+    auth: KeyAuthentication, keys: Keys
+) -> None:
+    key = keys.issue("ada")
+    direct, old, new = (
+        await auth.authenticate(bearer(key), PEER),
+        await auth.holder(digest_of(key), 5),
+        await auth.holder(digest_of(key), 6),
+    )
+    assert old is not None
+    assert new is not None
+    told: list[str] = []
+    over = asyncio.Event()
+
+    def tell(name: str) -> None:
+        told.append(name)
+        over.set()
+
+    async with asyncio.timeout(BOUND), asyncio.TaskGroup() as group:
+        looking = group.create_task(auth.run())
+        with (
+            auth.on_revocation(direct, lambda: tell("direct")),
+            auth.on_revocation(old, lambda: tell("old")),
+            auth.on_revocation(new, lambda: tell("new")),
+        ):
+            keys.end_sessions(key, 5)
+            await over.wait()
+        looking.cancel()
+    assert told == ["old"]
 
 
 async def test_without_authentication_everybody_holds_the_same() -> None:
-    assert await NoAuthentication().holder(b"") == Identity(Caller("anonymous"), admin=True)
+    assert await NoAuthentication().holder(b"", 5) == Identity(Caller("anonymous"), admin=True)

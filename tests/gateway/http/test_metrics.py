@@ -73,6 +73,11 @@ async def test_where_keys_are_asked_for_an_admin_key_reads_the_page(
     assert (await page(gateway, key))[0] == status
 
 
+async def test_a_key_that_is_no_admins_hears_that_it_is_the_page_of_metrics(start_local: StartLocal) -> None:
+    gateway = await start_local(AGENT, settings=f"{PAGE}\n{KEYS}")
+    assert "the page of metrics needs an admin key" in (await page(gateway, await made_key(gateway, admin=False)))[1]
+
+
 async def test_a_key_that_is_not_valid_is_counted(start_local: StartLocal) -> None:
     gateway = await start_local(AGENT, settings=f"{PAGE}\n{KEYS}")
     assert (await page(gateway, "nonsense"))[0] == 401

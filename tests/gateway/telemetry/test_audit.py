@@ -1,6 +1,8 @@
 """The file of an audit log."""
 
+import fcntl
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -11,7 +13,7 @@ from pydantic import SecretStr
 from gateway.foundation.clock import Clock
 from gateway.ports.observer import Actor, AuditEntry, Target
 from gateway.telemetry.audit import audit_log
-from gateway.telemetry.audit_chain import verify
+from gateway.telemetry.audit_chain import Verified, verify
 
 ENTRY = AuditEntry("key.created", Actor("ada"), Target(key="k"))
 
@@ -27,7 +29,7 @@ def test_a_line_says_what_was_done_by_whom_and_to_what(tmp_path: Path) -> None:
     [entry] = [msgspec.json.decode(line) for line in lines(path)]
     told = {name: entry[name] for name in ("v", "at", "action", "outcome", "actor", "target", "seq")}
     assert told == {
-        "v": 1,
+        "v": 2,
         "at": "1970-01-01T00:00:00.000Z",
         "action": "key.created",
         "outcome": "done",
@@ -62,6 +64,17 @@ def test_with_a_key_nobody_else_makes_lines_that_fit(tmp_path: Path) -> None:
     assert [fault.line for fault in verify(lines(path))] == [1]
 
 
+def test_the_lines_of_several_processes_are_one_chain(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    with audit_log(path, None, Clock()) as one:
+        one.audited(ENTRY)
+        with audit_log(path, None, Clock()) as command:
+            command.audited(ENTRY)
+        one.audited(ENTRY)
+    first, _, last = lines(path)
+    assert [fault.line for fault in verify([first, last])] == [2]
+
+
 def test_a_line_that_could_not_be_written_is_told_and_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "audit.jsonl"
     with audit_log(path, None, Clock()) as audit:
@@ -77,6 +90,108 @@ def test_a_line_that_could_not_be_written_is_told_and_missing(tmp_path: Path, mo
         audit.audited(ENTRY)
     assert [line["event"] for line in told] == ["audit.not-written"]
     assert [fault.line for fault in verify(lines(path))] == [2]
+
+
+@pytest.mark.parametrize("left", [40, 4000], ids=["a part", "all but its end of line"])
+def test_a_line_of_which_a_part_was_written_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    write = os.write
+    with audit_log(path, None, Clock()) as audit:
+        audit.audited(ENTRY)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", lambda file, data: write(file, data[: min(left, len(data) - 1)]))
+            audit.audited(ENTRY)
+        audit.audited(ENTRY)
+    assert len(lines(path)) == 3
+    assert [fault.line for fault in verify(lines(path))] == ([2] if left == 40 else [])
+
+
+@pytest.mark.parametrize(("cut", "faults"), [(30, [1]), (1, [])], ids=["torn", "without its end of line"])
+def test_a_torn_end_swallows_no_line_of_the_next_process(tmp_path: Path, cut: int, faults: list[int]) -> None:
+    path = tmp_path / "audit.jsonl"
+    with audit_log(path, None, Clock()) as audit:
+        audit.audited(ENTRY)
+    os.truncate(path, path.stat().st_size - cut)
+    with audit_log(path, None, Clock()) as audit:
+        audit.audited(ENTRY)
+        audit.audited(ENTRY)
+    assert [fault.line for fault in verify(lines(path))] == faults
+    assert len(lines(path)) == 3
+
+
+def test_the_latest_line_is_found_behind_a_long_torn_one(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    with audit_log(path, None, Clock()) as audit:
+        audit.audited(ENTRY)
+    with path.open("ab") as file:
+        file.write(b'{"v":2,' + b"x" * 10_000)
+    with audit_log(path, None, Clock()) as audit:
+        audit.audited(ENTRY)
+    assert [fault.line for fault in verify(lines(path))] == [2]
+
+
+def test_what_is_cut_off_while_a_process_writes_shows(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    with audit_log(path, None, Clock()) as audit:
+        for _ in range(3):
+            audit.audited(ENTRY)
+        os.truncate(path, sum(map(len, lines(path)[:2])))
+        audit.audited(ENTRY)
+    assert [fault.line for fault in verify(lines(path))] == [3]
+
+
+def test_a_new_file_goes_on_from_the_end_of_the_one_before_whoever_wrote_that(tmp_path: Path) -> None:
+    path, before = tmp_path / "audit.jsonl", tmp_path / "audit.jsonl.1"
+    with audit_log(path, None, Clock()) as audit:
+        audit.audited(ENTRY)
+        with audit_log(path, None, Clock()) as command:
+            command.audited(ENTRY)
+        path.rename(before)
+        audit.reopen()
+        audit.audited(ENTRY)
+    verified = Verified()
+    assert [*verify(lines(before), verified=verified), *verify(lines(path), verified=verified)] == []
+    assert [fault.line for fault in verify(lines(path))] == [1]
+
+
+def test_a_writer_that_stands_still_costs_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    with audit_log(path, None, Clock()) as audit, path.open() as other, structlog.testing.capture_logs() as told:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        audit.audited(ENTRY)
+        audit.audited(ENTRY)
+        fcntl.flock(other, fcntl.LOCK_UN)
+        audit.audited(ENTRY)
+    assert [line["event"] for line in told] == ["audit.file-held"]
+    assert (len(lines(path)), list(verify(lines(path)))) == (3, [])
+
+
+def test_processes_that_write_at_once_make_one_chain(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+
+    def write(_: int) -> None:
+        with audit_log(path, None, Clock()) as audit:
+            for _ in range(50):
+                audit.audited(ENTRY)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, range(4)))
+    assert (len(lines(path)), list(verify(lines(path)))) == (200, [])
+
+
+def test_a_pipe_has_a_chain_for_each_process(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with audit_log(path, None, Clock()) as one, audit_log(path, None, Clock()) as other:
+        for audit in (one, other, one):
+            audit.audited(ENTRY)
+    told = os.read(reader, 1 << 16).splitlines(keepends=True)
+    os.close(reader)
+    assert [msgspec.json.decode(line)["v"] for line in told] == [1, 1, 1]
+    assert list(verify(told)) == []
 
 
 def test_a_file_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:

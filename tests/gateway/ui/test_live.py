@@ -105,18 +105,23 @@ async def test_a_drain_ends_it(gateway: Local, visitor: Visitor) -> None:
         await http.post(f"/a2a/slow/tasks/{task}:cancel")
 
 
-async def test_a_revoked_key_ends_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["revocation", "logout"])
+async def test_a_session_that_is_over_ends_it(tmp_path: Path, end: str) -> None:
     settings = "auth: {mode: any_of, api_keys: {enabled: true}}"
     async with local_gateway(AGENTS, tmp_path, settings=settings) as gateway, visiting(gateway) as visitor:
         await visitor.log_in(await make_key(gateway))
+        await visitor.open("/ui/keys/new")
         async with a2a_http(gateway.url) as http:
             http.headers["authorization"] = f"Bearer {await make_key(gateway, 'ada', admin=False)}"
             task = await running(http)
             async with visitor.http.stream("GET", f"/ui/tasks/{task}/live") as stream:
                 lines = stream.aiter_lines()
                 await until(lines, "event: row")
-                ledger = gateway.gateway.runner.runtime.ledger
-                await ledger.commit(RevokeKey("ops", ledger.now()))
+                if end == "logout":
+                    await visitor.send("/ui/logout")
+                else:
+                    ledger = gateway.gateway.runner.runtime.ledger
+                    await ledger.commit(RevokeKey("ops", ledger.now()))
                 async with asyncio.timeout(60):
                     assert not [line async for line in lines if line.startswith("event: end")]
             await http.post(f"/a2a/slow/tasks/{task}:cancel")

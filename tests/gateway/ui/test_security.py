@@ -52,30 +52,30 @@ def test_two_origins_are_a_stranger() -> None:
 
 
 def test_over_https_the_cookie_is_bound_to_its_host() -> None:
-    name, value = Cookies(HERE).header("v", 60)
+    name, value = Cookies(HERE, "1f2e").header("v", 60)
     assert (name, value) == (
         b"set-cookie",
-        b"__Host-a2a-gateway=v; Path=/; HttpOnly; SameSite=Strict; Max-Age=60; Secure",
+        b"__Host-a2a-gateway-1f2e=v; Path=/; HttpOnly; SameSite=Strict; Max-Age=60; Secure",
     )
 
 
 def test_over_http_it_is_a_plain_one() -> None:
-    value = Cookies("http://127.0.0.1:8080").header("v", 60)[1]
-    assert value == b"a2a-gateway=v; Path=/; HttpOnly; SameSite=Strict; Max-Age=60"
+    value = Cookies("http://127.0.0.1:8080", "1f2e").header("v", 60)[1]
+    assert value == b"a2a-gateway-1f2e=v; Path=/; HttpOnly; SameSite=Strict; Max-Age=60"
 
 
 @pytest.mark.parametrize(
     ("sent", "found"),
     [
         ("", None),
-        ("a2a-gateway=", None),
-        ("other=1; a2a-gateway=v", "v"),
-        ('broken={"json": [1,2]}; a2a-gateway=v; x', "v"),
-        ("a2a-gateway2=w", None),
+        ("a2a-gateway-1f2e=", None),
+        ("other=1; a2a-gateway-1f2e=v", "v"),
+        ('broken={"json": [1,2]}; a2a-gateway-1f2e=v; x', "v"),
+        ("a2a-gateway-1f2e2=w", None),
     ],
 )
 def test_the_cookie_is_found_beside_those_of_others(sent: str, found: str | None) -> None:
-    assert Cookies("http://localhost").value(headers(cookie=sent)) == found
+    assert Cookies("http://localhost", "1f2e").value(headers(cookie=sent)) == found
 
 
 @pytest.mark.parametrize(

@@ -57,3 +57,9 @@ def test_a_token_is_of_one_session() -> None:
     assert not sessions.has_token(first, sessions.token(second))
     assert not sessions.has_token(first, "")
     assert not sessions.has_token(first, "ä")
+
+
+def test_gateways_on_one_host_have_cookies_of_their_own_and_processes_of_one_the_same() -> None:
+    ours, others = Sessions(SECRET, lambda: NOW), Sessions(b"t" * 32, lambda: NOW)
+    assert ours.installation == Sessions(SECRET, lambda: NOW).installation
+    assert ours.installation != others.installation

@@ -129,6 +129,35 @@ async def test_who_logs_out_is_out(keyed: Local, visitor: Visitor) -> None:
     await visitor.follow("/ui/")
 
 
+async def test_a_copy_of_the_cookie_opens_nothing_after_the_logout(keyed: Local, visitor: Visitor) -> None:
+    key = await make_key(keyed)
+    await visitor.log_in(key)
+    await visitor.open("/ui/keys/new")
+    async with visiting(keyed) as thief:
+        thief.http.cookies.update(visitor.http.cookies)
+        await thief.open("/ui/keys/new")
+        await visitor.send("/ui/logout")
+        await thief.follow("/ui/keys")
+        assert (await thief.send("/ui/keys/new", name="x", admin="1")).headers["location"].startswith("/ui/login")
+    await visitor.log_in(key)
+    await visitor.open("/ui/keys")
+
+
+async def test_a_session_that_was_ended_is_over_after_a_restart_and_at_another_gateway_on_the_database(
+    tmp_path: Path,
+) -> None:
+    async with local_gateway(AGENTS, tmp_path, settings=KEYS) as here, visiting(here) as visitor:
+        await visitor.log_in(await make_key(here))
+        await visitor.open("/ui/keys")
+        cookie = "; ".join(f"{name}={value}" for name, value in visitor.http.cookies.items())
+        async with local_gateway(AGENTS, tmp_path, settings=KEYS) as there, visiting(there) as other:
+            await other.open("/ui/keys", cookie=cookie)
+        await visitor.send("/ui/logout")
+    async with local_gateway(AGENTS, tmp_path, settings=KEYS) as again, visiting(again) as other:
+        answer = await other.http.get("/ui/keys", headers={"cookie": cookie})
+        assert answer.headers["location"] == "/ui/login?to=/ui/keys"
+
+
 async def test_without_authentication_there_is_no_login(open_visitor: Visitor) -> None:
     assert await open_visitor.follow("/ui") == "/ui/"
     assert await open_visitor.follow("/ui/login") == "/ui/"

@@ -27,9 +27,27 @@ def test_making_and_revoking_a_key_have_a_line(call: Call, tmp_path: Path) -> No
     call("keys", "create", "laptop", "-c", file)
     call("keys", "revoke", "laptop", "-c", file)
     told = [(entry["action"], entry["target"]) for entry in entries(tmp_path)]
-    assert told == [("key.created", {"key": "laptop"}), ("key.revoked", {"key": "laptop"})]
+    assert told == [("key.created", {"key": "laptop", "principal": "laptop"}), ("key.revoked", {"key": "laptop"})]
     verified = call("audit", "verify", str(tmp_path / "audit.jsonl"))
     assert (verified.code, verified.out) == (0, "2 lines of 2 processes are as they were written\n")
+
+
+def test_the_line_of_a_new_key_says_whose_it_is_and_that_it_is_an_admins(call: Call, tmp_path: Path) -> None:
+    file = configuration(tmp_path, "path: audit.jsonl")
+    call("keys", "create", "laptop", "--principal", "ada", "--tenant", "acme", "--admin", "-c", file)
+    [entry] = entries(tmp_path)
+    assert entry["target"] == {"key": "laptop", "principal": "ada", "tenant": "acme", "admin": True}
+
+
+def test_the_line_of_a_command_that_is_left_out_is_named(call: Call, tmp_path: Path) -> None:
+    file = configuration(tmp_path, "path: audit.jsonl")
+    for name in ("one", "two", "three"):
+        call("keys", "create", name, "-c", file)
+    log = tmp_path / "audit.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join([lines[0], lines[2]]))
+    verified = call("audit", "verify", str(log))
+    assert (verified.code, verified.out.startswith(f"{log}:2: does not go on from the line before it")) == (1, True)
 
 
 def test_a_line_that_was_changed_is_named(call: Call, tmp_path: Path) -> None:
@@ -63,6 +81,7 @@ def test_json_has_the_heads_of_the_chains(call: Call, tmp_path: Path) -> None:
     found = json.loads(call("audit", "verify", str(tmp_path / "audit.jsonl"), "-o", "json").out)
     [(process, head)] = found["heads"].items()
     [entry] = entries(tmp_path)
+    assert found["head"] == entry["hash"]
     assert (process, head) == (entry["process"], {"seq": 0, "hash": entry["hash"]})
     assert (found["lines"], found["faults"]) == (1, [])
 

@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.a2a.model import Json
 from gateway.a2a.redaction import MASK, JsonPath, json_path, redacted, redacted_member
-from gateway.foundation.spellings import SHORTEST_SECRET, spellings
+from gateway.foundation.spellings import SHORTEST_SECRET, pattern_of
 
 _SHOWN = frozenset(
     {
@@ -84,9 +84,7 @@ class Secrets:
         if fresh <= self._values:
             return
         self._values |= fresh
-        # The longest first: another may be a part of it.
-        forms = sorted({form for value in self._values for form in spellings(value)}, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, forms)))
+        self._pattern = pattern_of(self._values, cased=True)
 
     def masked(self, text: str) -> str:
         return text if self._pattern is None else self._pattern.sub(MASK, text)

@@ -2,7 +2,6 @@
 no secret stays in a text.
 """
 
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from gateway.a2a import nesting
 from gateway.a2a.model import Json
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import parse_retry_after
-from gateway.foundation.spellings import SHORTEST_SECRET, spellings
+from gateway.foundation.spellings import pattern_of
 from gateway.ports.adapter import AdapterError, ErrorClass
 
 _DETAIL_LIMIT = 300
@@ -93,8 +92,7 @@ def nothing_sent() -> Iterator[None]:
 
 
 class Failures:
-    """Makes the errors of one adapter. `secrets` are masked wherever a backend quotes them, but those of fewer than
-    `SHORTEST_SECRET` characters: anybody can guess these, and they are parts of many words.
+    """Makes the errors of one adapter. `secrets` are masked wherever a backend quotes them, but the short ones.
 
     A family overrides `class_of`, `is_about` and `is_about_settings` for its own words.
     """
@@ -102,14 +100,14 @@ class Failures:
     def __init__(self, secrets: Iterable[str]) -> None:
         self._lasting = frozenset(secrets)
         self._passing: deque[str] = deque(maxlen=_PASSING_SECRETS)
-        self._secrets = _pattern(self._lasting)
+        self._secrets = pattern_of(self._lasting, begun=True)
 
     def hide(self, *secrets: str) -> None:
         """Masks secrets that came at run time, such as a token, until many others have come."""
         fresh = [secret for secret in secrets if secret not in self._passing]
         if fresh:
             self._passing.extend(fresh)
-            self._secrets = _pattern(self._lasting.union(self._passing))
+            self._secrets = pattern_of(self._lasting.union(self._passing), begun=True)
 
     def error(
         self,
@@ -191,16 +189,6 @@ class Failures:
             return ErrorClass.CONTRACT_BROKEN if status < 300 else ErrorClass.NOT_SERVED
         kind = _STATUSES.get(status, ErrorClass.REJECTED)
         return ErrorClass.NOT_SERVED if kind is ErrorClass.REJECTED and self.is_about_settings(error) else kind
-
-
-def _pattern(secrets: Iterable[str]) -> re.Pattern[str] | None:
-    # The longest first: another may be a part of it.
-    spelt = {form for secret in secrets if len(secret) >= SHORTEST_SECRET for form in spellings(secret)}
-    known = sorted(spelt, key=len, reverse=True)
-    patterns = [re.escape(secret) for secret in known]
-    # A vendor that masks a key still shows its beginning.
-    patterns += [re.escape(secret[:6]) + r"[^\s\"']*" for secret in known if len(secret) >= 12]
-    return re.compile("|".join(patterns)) if patterns else None
 
 
 def _decode(body: bytes) -> BackendError:

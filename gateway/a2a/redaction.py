@@ -71,8 +71,8 @@ def at_any_depth(path: JsonPath) -> JsonPath:
 
 def redacted(document: Json, paths: tuple[JsonPath, ...]) -> tuple[Json, list[str]]:
     """The document with each matched value masked, and the paths that matched one."""
-    walk = _Walk(paths)
-    masked = walk.value(document, tuple((number, 0) for number in range(len(paths))), 0)
+    walk = Walk(paths)
+    masked = walk.value(document, walk.all_places(), 0)
     return masked, [path.text for number, path in enumerate(paths) if number in walk.hit]
 
 
@@ -85,34 +85,35 @@ def redacted_member(
     return (masked if isinstance(masked, dict) else {}), hit
 
 
-_DEEPEST = 200
+DEEPEST = 200
 """Levels of a document, JSON in its texts included. What lies deeper is masked."""
 
-_Place = tuple[int, int]
+Place = tuple[int, int]
 """The number of a path, and how many of its steps lead to the value that is looked at."""
 
-_Places = tuple[_Place, ...]
+Places = tuple[Place, ...]
 
 
-class _Walk:
-    """One walk through a document, for all paths at once. `hit` are the numbers of the paths that masked a value."""
+class Walk:
+    """One walk through a document, for all paths at once. `hit` are the numbers of the paths that masked a value, `masks`
+    is how many values were masked, also of those that were before."""
 
-    __slots__ = ("_following", "_masks", "_steps", "hit")
+    __slots__ = ("_following", "_steps", "hit", "masks")
 
     def __init__(self, paths: tuple[JsonPath, ...]) -> None:
         self.hit: set[int] = set()
-        self._masks = 0
+        self.masks = 0
         self._steps = [path.steps for path in paths]
-        self._following: dict[tuple[_Places, str | None], _Places] = {}
+        self._following: dict[tuple[Places, str | None], Places] = {}
 
-    def value(self, value: Json, places: _Places, depth: int) -> Json:
+    def value(self, value: Json, places: Places, depth: int) -> Json:
         if not places:
             return value
         ended = [place for place in places if place[1] == len(self._steps[place[0]])]
-        if ended or depth > _DEEPEST:
-            return self._mask(ended or places)
+        if ended or depth > DEEPEST:
+            return self.mask(ended or places)
         if isinstance(value, str):
-            return self._text(value, places, depth)
+            return self.text(value, places, depth)
         if isinstance(value, dict):
             return {
                 self._name(name, places, depth): self.value(member, self._below(places, name), depth + 1)
@@ -124,17 +125,17 @@ class _Walk:
             return [self.value(item, some.get(index, every), depth + 1) for index, item in enumerate(value)]
         return value
 
-    def _mask(self, places: Sequence[_Place]) -> str:
+    def mask(self, places: Sequence[Place]) -> str:
         self.hit.update(number for number, _ in places)
-        self._masks += 1
+        self.masks += 1
         return MASK
 
-    def _below(self, places: _Places, name: str | None) -> _Places:
+    def _below(self, places: Places, name: str | None) -> Places:
         """The places of the member with this name, or of an item of a list, whatever its index."""
         known = self._following.get((places, name))
         if known is not None:
             return known
-        found: dict[_Place, None] = {}
+        found: dict[Place, None] = {}
         plain = None if name is None else _comparable(name)
         for number, taken in places:
             step = self._steps[number][taken]
@@ -145,19 +146,19 @@ class _Walk:
         self._following[places, name] = below = tuple(found)
         return below
 
-    def _at_index(self, places: _Places, size: int, every: _Places) -> dict[int, _Places]:
+    def _at_index(self, places: Places, size: int, every: Places) -> dict[int, Places]:
         """The places of the items that a path names by their index, which is negative when it counts from the end."""
-        found: dict[int, _Places] = {}
+        found: dict[int, Places] = {}
         for number, taken in places:
             key = self._steps[number][taken].key
             if isinstance(key, int) and -size <= key < size:
                 found[key % size] = (*found.get(key % size, every), (number, taken + 1))
         return found
 
-    def _name(self, name: str, places: _Places, depth: int) -> str:
-        return name if name.isidentifier() or not _begins_like_json(name) else self._text(name, places, depth)
+    def _name(self, name: str, places: Places, depth: int) -> str:
+        return name if name.isidentifier() or not begins_like_json(name) else self.text(name, places, depth)
 
-    def _text(self, text: str, places: _Places, depth: int) -> str:
+    def text(self, text: str, places: Places, depth: int) -> str:
         """The text with the values at the places masked. JSON in it is read: one value, or several in a row. A text that
         begins like JSON and cannot be read, because it was cut for example, is masked as a whole. So is any other text in
         which the last name of a path is given a value, as in `token: x`, `?token=x` or `{"token": "x` in the middle of a
@@ -165,32 +166,37 @@ class _Walk:
         """
         if text == MASK:
             return text
-        if not _begins_like_json(text):
-            return self._plain_text(text, places)
-        values = _values(text)
+        values = _values(text) if begins_like_json(text) else None
         if values is None:
-            return self._mask(places)
-        before = self._masks
+            return self.unreadable(text, places, depth)
+        before = self.masks
         together = self.value(values, places, depth + 1) if len(values) > 1 else values
         if not isinstance(together, list):
             return MASK
         masked = [self.value(value, places, depth + 1) for value in together]
-        if self._masks == before:
+        if self.masks == before:
             return text
         try:
             return "\n".join(msgspec.json.encode(value).decode() for value in masked)
         except (UnicodeEncodeError, OverflowError):  # half a character, a number of too many digits
             return MASK
 
-    def _plain_text(self, text: str, places: _Places) -> str:
-        readable = _readable(text)
+    def unreadable(self, text: str, places: Places, depth: int) -> str:  # of use to another walk
+        """A text that is not JSON as a whole."""
+        if begins_like_json(text):
+            return self.mask(places)
+        readable = readable_form(text)
         if _GIVES.search(readable) is None and "--" not in readable:
             return text
         forms = {readable, _LETTER.sub(lambda escape: chr(int(escape[1], 16)), readable)}
-        giving = [place for place in places if any(_gives_value(form, self._last_name(*place)) for form in forms)]
-        return self._mask(giving) if giving else text
+        giving = [place for place in places if any(_gives_value(form, self.last_name(*place)) for form in forms)]
+        return self.mask(giving) if giving else text
 
-    def _last_name(self, number: int, taken: int) -> str:
+    def all_places(self) -> Places:
+        """The places before the first step."""
+        return tuple((number, 0) for number in range(len(self._steps)))
+
+    def last_name(self, number: int, taken: int) -> str:
         return next((step.name for step in reversed(self._steps[number][taken:]) if step.name), "")
 
 
@@ -221,7 +227,7 @@ _LONGEST_COMMENT = 100
 """Characters. Behind each place of a name a text is searched so far for the end of a comment."""
 
 
-def _begins_like_json(text: str) -> bool:
+def begins_like_json(text: str) -> bool:
     return _JSON.match(text, _end(_BEGINNING, text, 0)) is not None
 
 
@@ -237,6 +243,15 @@ def _values(text: str) -> list[Json] | None:
     except (ValueError, RecursionError):
         return None
     return values
+
+
+def value_at(text: str, position: int) -> tuple[Json, int] | None:
+    """The JSON that begins here, and its end; None where none does."""
+    try:
+        found: tuple[Json, int] = _decoder.raw_decode(text, position)
+    except (ValueError, RecursionError):
+        return None
+    return found
 
 
 def _end(pattern: re.Pattern[str], text: str, position: int) -> int:
@@ -255,7 +270,7 @@ def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 _decoder = json.JSONDecoder(object_pairs_hook=_object, strict=False)
 
 
-def _readable(text: str) -> str:
+def readable_form(text: str) -> str:
     """The text without escapes, case and other forms of its letters."""
     if "\\" in text:
         text = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)
@@ -264,11 +279,11 @@ def _readable(text: str) -> str:
 
 def _gives_value(readable: str, name: str) -> bool:
     """Whether the text, which is not JSON, gives a value to the name."""
-    return bool(name) and _assignment(name).search(readable) is not None
+    return bool(name) and assignment_of(name).search(readable) is not None
 
 
 @lru_cache(maxsize=64)
-def _assignment(name: str) -> re.Pattern[str]:
+def assignment_of(name: str) -> re.Pattern[str]:
     """The name as a word, with any sign between two of its letters, and a sign behind it that gives it a value. Quotes,
     spaces and the like may stand between the two, and comments. Or `--name value`, as programs take it."""
     begins = r"(?:(?<![^\W_])|(?<=\\[nrtbf])|(?<=%[0-9a-f]{2}))"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gateway.ports.wire import End, Occasion, Request
 from gateway.recording import form
-from gateway.recording.fragments import joined
+from gateway.recording.fragments import is_fragment, joined
 from gateway.recording.lines import Blocks, Event, Rows
 from gateway.recording.masks import Masks
 
@@ -29,7 +29,7 @@ class ExchangeFile:
         self._whole = self._is_events = self._has_events = False
         self._latest = 0.0
         self._kept: list[tuple[float, bytes]] = []
-        """What came of an answer that is written at its end."""
+        """What is written at the end of the answer: a body, or the events from the first arguments of a tool call on."""
 
     def begin(self, ids: Occasion, begun: str, request: Request) -> None:
         url, headers = self._masks.url(request.url), self._masks.headers(request.headers)
@@ -53,7 +53,7 @@ class ExchangeFile:
             self._kept.append((self._latest, chunk))
             return
         pieces = [(self._latest, piece) for piece in self._pieces.feed(chunk)]
-        if self._is_events and self._masks.redacts:
+        if self._kept or (self._is_events and any(is_fragment(piece) for _, piece in pieces)):
             self._kept += pieces
         else:
             self._write_events(pieces)
@@ -71,7 +71,7 @@ class ExchangeFile:
         else:
             rest = self._pieces.rest()
             kept = [*self._kept, *([(self._latest, rest)] if rest else [])]
-            if self._is_events and self._masks.redacts:
+            if self._is_events and kept:
                 whole = joined([block for _, block in kept], self._masks.arguments)
                 kept = [(moment, block) for (moment, _), block in zip(kept, whole, strict=True)]
             self._write_events(kept)
@@ -87,7 +87,7 @@ class ExchangeFile:
     def _masked(self, piece: bytes) -> bytes:
         event = Event.of(piece) if self._is_events else None
         if event is not None:
-            frame = self._masks.text(event.frame)
+            frame = self._masks.secrets(event.frame)
             return Event(event.name, self._masks.json(event.data), frame).block()
         return self._masks.raw(piece)
 

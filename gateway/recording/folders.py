@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from secrets import token_hex
 
 import msgspec
 
@@ -15,6 +16,7 @@ OUTSIDE = "outside"
 UNMATCHED = "unmatched"
 """The folder for requests that a replay had no answer to."""
 
+_KEY = "digests.key"
 _MODE = 0o700
 _CONTEXT = re.compile(r"c(\d+)")
 _FILE = re.compile(r"(\d+)\.yaml")
@@ -57,6 +59,24 @@ class Folders:
         folder = self._contexts[ids.agent, ids.context] = agent / f"c{number:02}"
         folder.mkdir(mode=_MODE)
         return folder
+
+
+def key_of(root: Path) -> bytes:
+    """The key of the recording's digests; empty where it has none. Raises: OSError."""
+    file = root / _KEY
+    return file.read_bytes() if file.exists() else b""
+
+
+def key_made(root: Path) -> bytes:
+    """The key, made where there is none yet. Raises: OSError."""
+    known = key_of(root)
+    if known:
+        return known
+    key = token_hex(16).encode()
+    descriptor = os.open(root / _KEY, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(key)
+    return key
 
 
 def contexts(root: Path) -> Iterator[tuple[str, str, Path]]:

@@ -12,6 +12,9 @@ import msgspec
 from gateway.a2a.model import Json
 from gateway.recording.lines import Event
 
+_MARKS = (b"arguments", b"partial_json", b"ToolCallArguments")
+"""An event without any of these words has no fragment."""
+
 
 class _Fragment(msgspec.Struct):
     """A member of an event that is a part of the arguments of the call with this key."""
@@ -21,21 +24,31 @@ class _Fragment(msgspec.Struct):
     member: str
 
 
+def is_fragment(block: bytes) -> bool:
+    """Whether the event has a part of some arguments."""
+    event = Event.of(block) if any(mark in block for mark in _MARKS) else None
+    return event is not None and any(_fragments(event.name, _read(event.data)))
+
+
 def joined(blocks: Sequence[bytes], masked: Callable[[str], str]) -> list[bytes]:
-    """The events of a whole answer. `masked` masks the complete arguments, as JSON."""
+    """The events of a whole answer. `masked` masks the complete arguments, as JSON; those that it leaves stay in fragments."""
     events = [Event.of(block) for block in blocks]
-    values: dict[int, Json] = {}
-    calls: dict[tuple[Json, ...], list[_Fragment]] = {}
+    read: dict[int, Json] = {}
+    calls: dict[tuple[Json, ...], list[tuple[int, _Fragment]]] = {}
+    changed: set[int] = set()
     for number, event in enumerate(events):
         value = None if event is None else _read(event.data)
         for fragment in _fragments("" if event is None else event.name, value):
-            values[number] = value
-            calls.setdefault(fragment.key, []).append(fragment)
+            calls.setdefault(fragment.key, []).append((number, fragment))
+            read[number] = value
     for fragments in calls.values():
-        whole = masked("".join(each.holder[each.member] for each in fragments))
-        for position, each in enumerate(fragments):
-            each.holder[each.member] = "" if position else whole
-    return [_with(event, values[number]) if event and number in values else block
+        given = "".join(each.holder[each.member] for _, each in fragments)
+        whole = masked(given)
+        if whole != given:
+            for position, (number, each) in enumerate(fragments):
+                each.holder[each.member] = "" if position else whole
+                changed.add(number)
+    return [_with(event, read[number]) if event and number in changed else block
             for number, (event, block) in enumerate(zip(events, blocks, strict=True))]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ import structlog
 from gateway.a2a.model import Json
 from gateway.a2a.redaction import JsonPath
 from gateway.ports.wire import Answer, End, Player, ReplayMissing, Request, occasion_of
-from gateway.recording.folders import OUTSIDE
+from gateway.recording.folders import OUTSIDE, key_of
 from gateway.recording.form import Exchange
 from gateway.recording.masks import Masks, Secrets
 from gateway.recording.recordings import Recordings
@@ -77,7 +77,7 @@ class Replay:
         """`speed` is how much faster than it was recorded; with 0 nothing is waited for. Raises: OSError; ValueError where
         there is nothing to replay."""
         self.folder = folder
-        self.secrets = Secrets()
+        self.secrets = Secrets(key=key_of(folder))
         self.missing: list[str] = []
         self._passing = 1 / speed if speed else 0.0
         self._recorded: list[_Recorded] = []

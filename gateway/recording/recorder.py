@@ -18,7 +18,7 @@ from gateway.a2a.redaction import JsonPath
 from gateway.foundation.clock import Clock, timestamp
 from gateway.ports.wire import End, Occasion, Recorder, Request, Taking, occasion_of
 from gateway.recording.file import ExchangeFile
-from gateway.recording.folders import Folders
+from gateway.recording.folders import Folders, key_made
 from gateway.recording.masks import Masks, Secrets
 
 log = structlog.get_logger("gateway.recording.recorder")
@@ -36,9 +36,9 @@ class Recording:
     def __init__(self, folder: Path, clock: Clock, most: int = MOST_BYTES) -> None:
         """Raises: OSError where the folder cannot be written."""
         self.folder = folder
-        self.secrets = Secrets()
         self.clock = clock
         self._folders = Folders(folder)
+        self.secrets = Secrets(key=key_made(folder))
         self._left = most - self._folders.size
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._failing = False

@@ -3,7 +3,7 @@ judged is hidden as a whole."""
 
 import msgspec
 
-from gateway.a2a.redaction import MASK, at_any_depth, redacted_member
+from gateway.a2a.redaction import MASK, at_any_depth, redacted, redacted_member
 from gateway.a2a.tool_calls import CallFacts, Rendering, requested
 from gateway.core.agents import Agent
 from gateway.ledger.admin.timelines import BodyKind
@@ -35,6 +35,14 @@ class Masks:
                 return self._outcome(text)
             case _:
                 return MASK
+
+    def seen(self, words: str) -> str:
+        """Words of an answer, which no path names as a whole; hidden where a value that is masked may be told in them."""
+        if self._redact is None:
+            return MASK
+        paths = tuple(path for path in map(at_any_depth, self._redact) if len(path.steps) > 1 or path.steps[0].deep)
+        shown = redacted({"args": words, "response": words}, paths)[0]
+        return words if shown == {"args": words, "response": words} else MASK
 
     def _arguments(self, text: str) -> str:
         if not self._redact:

@@ -9,7 +9,6 @@ import msgspec
 
 from gateway.a2a.errors import NotFound, invalid
 from gateway.a2a.model import TERMINAL, TaskState
-from gateway.ledger.admin.reads import PREVIEW
 from gateway.ledger.admin.timelines import Body, BodyKey, BodyKind, TaskHead, Timeline, ToolHead
 from gateway.ledger.states import UNDER_WAY
 from gateway.ledger.threads import Caller
@@ -26,6 +25,8 @@ ROWS = 150
 _WRONG = 50
 """Rows that went wrong that are told above the others."""
 
+_ANSWER = '{"kind":"assistant",'
+"""The beginning of a stored item that is a part of the answer."""
 _TEXT = re.compile(r'"text":"((?:[^"\\]|\\.)*)')
 
 
@@ -119,14 +120,20 @@ def _preview(key: BodyKey, texts: Mapping[BodyKey, Body], masks: Masks) -> str:
     body = texts.get(key)
     if body is None:
         return ""
-    return masks.hide(key.kind, body.text) if masks.any else _words(body.text)
+    if masks.any and key.kind != "message" and not body.text.startswith(_ANSWER):
+        return masks.hide(key.kind, body.text)
+    words = _words(body.text)
+    if body.next is not None:
+        words += "…"
+    # A caller has said the message, and has seen the answer.
+    return words if key.kind == "message" else masks.seen(words)
 
 
 def _words(text: str) -> str:
     """The words in the beginning of a stored JSON: what a person looks for in a preview."""
     # Reasoning says the same in the words of the gateway and in those of its backend.
     found = list(dict.fromkeys(_unescaped(piece) for piece in _TEXT.findall(text)))
-    return " ".join(found)[:PREVIEW] if found else text.partition('"parts":')[2] or text
+    return " ".join(found) if found else text.partition('"parts":')[2] or text
 
 
 def _unescaped(text: str) -> str:

@@ -51,7 +51,7 @@ BOUNDS: dict[str, Bound] = {
     "turns of a thread": Bound(lambda admin: admin.turns("acme", THREAD), 2, 5, 2000),
     "steps of a handle": Bound(lambda admin: admin.handle_steps("acme", THREAD), 3, 5, 2000),
     "a timeline": Bound(lambda admin: admin.timeline("acme", TASK), 8, EVENTS + 10, EVENTS * 150),
-    "previews": Bound(lambda admin: admin.previews("acme", PREVIEWS), 1, 300, 300 * 220),
+    "previews": Bound(lambda admin: admin.previews("acme", PREVIEWS), 1, 300, 300 * 620),
     "a body": Bound(lambda admin: admin.body("acme", BodyKey("outcome", "tool-00007")), 1, 1, 66_000),
     "events": Bound(lambda admin: admin.task_events("acme", TASK), 9, 300, 550_000),
     "later events": Bound(lambda admin: admin.task_events("acme", TASK, 1500), 9, 300, 550_000),

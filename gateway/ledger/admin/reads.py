@@ -28,8 +28,8 @@ from gateway.ledger.admin.upkeep import (
 PATIENCE = 0.25
 """Seconds after which a search stops behind the rows that it has read, and says how far it came."""
 
-PREVIEW = 200
-"""Characters of a long text that are read along with its row."""
+PREVIEW = 600
+"""Characters of a long text that are read along with its row. The ids of a message stand before its words."""
 
 
 class AdminReads(Protocol):

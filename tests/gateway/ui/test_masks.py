@@ -41,3 +41,15 @@ def test_without_masks_all_is_shown() -> None:
 def test_a_mask_covers_what_it_names_and_what_cannot_be_judged(kind: str, text: str, shown: str) -> None:
     masks = Masks(masking("$.args.password", "$.response.pin"))
     assert masks.hide(kind, text) == shown  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [("echo: plain words", "echo: plain words"), ('the {"pin": 1}', MASK), ("[redacted]", "[redacted]")],
+)
+def test_words_of_an_answer_are_shown_unless_a_value_is_told_in_them(words: str, shown: str) -> None:
+    assert Masks(masking("$.response.pin", "$.response", "$.args")).seen(words) == shown
+
+
+def test_words_of_an_agent_that_is_gone_are_hidden() -> None:
+    assert Masks(None).seen("words") == MASK

@@ -260,6 +260,20 @@ async def test_what_an_agent_masks_is_shown_on_request_and_the_audit_log_says_so
         assert "content.unmasked" in (tmp_path / "audit.jsonl").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("settings", ["", ", tool_calls: {redact: ['$.args.pin']}"])
+async def test_a_timeline_tells_what_was_said_whatever_tools_mask(start_local: StartLocal, settings: str) -> None:
+    gateway = await start_local(AGENTS.replace("default: true", f"default: true{settings}"))
+    words = "This sentence stands in the timeline to its end. " * 3
+    async with visiting(gateway) as visitor, a2a_http(gateway.url) as http:
+        task = await A2A(http, "echo").send(words)
+        page = await visitor.open(f"/ui/tasks/{task['id']}")
+        assert words.strip() in page
+        assert "messageId" not in page
+        assert "[redacted]" not in page
+        long = await A2A(http, "echo").send("word " * 300)
+        assert "more characters" in await visitor.open(f"/ui/tasks/{long['id']}")
+
+
 async def test_a_text_of_another_task_is_not_shown_under_this_one(visitor: Visitor, echo: A2A) -> None:
     one, other = await echo.send("one", "c-1"), await echo.send("other", "c-2")
     await visitor.open(f"/ui/tasks/{other['id']}")

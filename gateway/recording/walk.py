@@ -1,0 +1,184 @@
+"""The walk that masks what is recorded. Law: what is not masked stays as it was, so that different words never compare as
+equal; only the extent of a value is masked in a text, and an extent that is not certain has a digest beside its mask."""
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from gateway.a2a.model import Json
+from gateway.a2a.redaction import DEEPEST, MASK, JsonPath, Places, Walk, assignment_of, value_at
+from gateway.recording.names import (
+    NOTABLE,
+    is_declaration,
+    names_sealed,
+    names_secret,
+    names_secret_parameter,
+    plain_name,
+)
+
+_MARK = re.compile(r"\[redacted(?: [0-9a-f]{4})?\]")
+_OPENING = re.compile(r"[{\[]")
+_MOST_OPENINGS = 200
+"""Places of a text at which JSON is looked for."""
+_PARAMETER = re.compile(r"(?<=[?&;])([\w.\-]{1,64})=([^\s&#\"'<>\\]+)")
+_USER = re.compile(r"(://[^\s/:@\"'\\]*:)[^\s/@\"'\\]+(?=@)")
+_MEMBER = re.compile(r"(?P<quote>\\{0,15}[\"'])(?P<name>[\w.\- ]{1,64})(?P=quote)\s*[:=]")
+"""The name of a member of JSON that cannot be read, because it was cut or quoted once more."""
+_FLAG = re.compile(r"--[^:=>|]*[\s\"'][^:=>|]\Z", re.DOTALL)
+_QUOTE = re.compile(r"\s*(\\{0,15}[\"'])")
+_LINE = re.compile(r"\s*([^\r\n]*)")
+_SEALED_SHORTEST = 24
+_SEAL = re.compile(r"\[sealed [0-9a-f]{16}\]")
+
+
+class RecordingWalk(Walk):
+    """Masks the values at the paths, and those of members with the name of a secret. `results` masks all that tools have
+    given, `digest` tells texts apart, `seal` is what stands in place of a text that only the backend can read."""
+
+    __slots__ = ("_digest", "_results", "_seal")
+
+    def __init__(
+        self, paths: tuple[JsonPath, ...], *, results: bool, digest: Callable[[str], str], seal: Callable[[str], str]
+    ) -> None:
+        super().__init__(paths)
+        self._results, self._digest, self._seal = results, digest, seal
+
+    def value(self, value: Json, places: Places, depth: int) -> Json:
+        if isinstance(value, dict):
+            if is_declaration(value):
+                return value
+            value = self._by_names(value)
+        if places:
+            return super().value(value, places, depth)
+        if isinstance(value, str):
+            return self.text(value, places, depth)
+        if not isinstance(value, dict | list):
+            return value
+        if depth > DEEPEST:
+            return self.mask(())
+        if isinstance(value, list):
+            return [self.value(item, places, depth + 1) for item in value]
+        return {name: self.value(member, places, depth + 1) for name, member in value.items()}
+
+    def text(self, text: str, places: Places, depth: int) -> str:
+        if (not places and NOTABLE.search(text) is None) or _MARK.fullmatch(text) is not None:
+            return text
+        return super().text(text, places, depth)
+
+    def unreadable(self, text: str, places: Places, depth: int) -> str:
+        """Masks the JSON within the text, then what is given to a name by its other words."""
+        text = self._embedded(text, places, depth)
+        text = _PARAMETER.sub(self._parameter, text)
+        text = _USER.sub(self._user, text)
+        text = self._given(text, _MEMBER, lambda found: names_secret(found["name"]))
+        for name in dict.fromkeys(self.last_name(*place) for place in places):
+            if name:
+                pattern = re.compile(assignment_of(name).pattern, re.IGNORECASE)
+                text = self._given(text, pattern, lambda _: True)
+        return text
+
+    # --- names
+
+    def _by_names(self, value: dict[str, Json]) -> dict[str, Json]:
+        scored = "logprob" in value  # The tokens of a model are words.
+        result = _result_of(value) if self._results else None
+        hidden = "data" if value.get("type") == "redacted_thinking" else None
+        return {
+            name: self._named(name, member, secret=name == result, sealed=name == hidden, scored=scored)
+            for name, member in value.items()
+        }
+
+    def _named(self, name: str, value: Json, *, secret: bool, sealed: bool, scored: bool) -> Json:
+        if secret:
+            return self.mask(())
+        if value is None or isinstance(value, bool) or value in ("", [], {}):
+            return value
+        if isinstance(value, str) and (sealed or names_sealed(name)):
+            if _SEAL.fullmatch(value) is not None:
+                return value
+            if len(value) >= _SEALED_SHORTEST:
+                self.masks += 1
+                return self._seal(value)
+        if names_secret(name) and not (scored and plain_name(name) == "token"):
+            return self.mask(())
+        return value
+
+    # --- texts
+
+    def _embedded(self, text: str, places: Places, depth: int) -> str:
+        pieces, begin, at, tries = [], 0, 0, 0
+        while (found := _OPENING.search(text, at)) is not None and tries < _MOST_OPENINGS:
+            at, tries = found.start(), tries + 1
+            read = value_at(text, at)
+            if read is None:
+                at += 1
+                continue
+            value, end = read
+            before = self.masks
+            masked = self.value(value, places, depth + 1)
+            if self.masks != before:
+                pieces += [text[begin:at], _encoded(masked)]
+                begin = end
+            at = end
+        return "".join([*pieces, text[begin:]])
+
+    def _parameter(self, found: re.Match[str]) -> str:
+        if not names_secret_parameter(found[1]):
+            return found[0]
+        self.masks += 1
+        return f"{found[1]}={MASK}"
+
+    def _user(self, found: re.Match[str]) -> str:
+        self.masks += 1
+        return f"{found[1]}{MASK}"
+
+    def _given(self, text: str, pattern: re.Pattern[str], is_secret: Callable[[re.Match[str]], bool]) -> str:
+        """The text without the values behind what the pattern finds."""
+        pieces, begin, at = [], 0, 0
+        while (found := pattern.search(text, at)) is not None:
+            at = found.end()
+            if is_secret(found):
+                # Behind `--name` the first sign of the value is found too.
+                begin_of_value, at, mask = self._extent(text, at - 1 if _FLAG.match(found[0]) else at)
+                pieces += [text[begin:begin_of_value], mask]
+                begin = at
+                self.masks += 1
+        return "".join([*pieces, text[begin:]])
+
+    def _extent(self, text: str, at: int) -> tuple[int, int, str]:
+        """Where the value begins and ends, and what stands there instead."""
+        line = _LINE.match(text, at)
+        begin, end = (at, len(text)) if line is None else line.span(1)
+        quote = _QUOTE.match(text, at)
+        if quote is not None:
+            begin = quote.end()
+        marked = _MARK.match(text, begin)
+        if marked is not None:
+            return begin, marked.end(), marked[0]
+        if quote is not None:
+            closing = text.find(quote[1], begin)
+            if closing >= 0:
+                return begin, closing, MASK
+            end = len(text)
+        value = text[begin:end]
+        return begin, end, f"{MASK[:-1]} {self._digest(value)}]" if value else ""
+
+
+def _encoded(value: Json) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (UnicodeEncodeError, OverflowError):  # half a character, a number of too many digits
+        return MASK
+
+
+def _result_of(value: dict[str, Json]) -> str | None:
+    """The member that holds what a tool has given, on the wires of backends and in the recording of a tool."""
+    match value:
+        case {"call_id": _, "output": _}:
+            return "output"
+        case {"role": "tool", "content": _} | {"type": "tool_result", "content": _}:
+            return "content"
+        case {"response": _, "error": bool()}:
+            return "response"
+    return None

@@ -1,0 +1,185 @@
+"""Masks keep a replay exact: what is masked compares as equal, and nothing else does."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.a2a.redaction import json_path
+from gateway.ports.wire import ReplayMissing
+from gateway.recording.folders import key_of
+from gateway.recording.masks import Masks, Secrets
+from gateway.recording.player import Replay
+from tests.gateway.recording.support import body_of, post, record, replay, written
+
+SCHEMA = {"type": "object", "properties": {"card_no": {"type": "string"}, "password": {"type": "string"}}}
+DECLARATIONS = [
+    {"type": "function", "function": {"name": "pay", "description": "card_no: one", "parameters": SCHEMA}},
+    {"type": "function", "name": "pay", "parameters": SCHEMA},
+    {"name": "pay", "input_schema": SCHEMA},
+    {"name": "pay", "inputSchema": SCHEMA, "annotations": {"title": "card_no: one"}},
+    {"name": "pay", "description": "", "parameters": SCHEMA, "idempotent": False},
+    {"functionDeclarations": [{"name": "pay", "parameters": {"type": "OBJECT", "properties": SCHEMA["properties"]}}]},
+    {
+        "name": "a",
+        "skills": [],
+        "capabilities": {},
+        "securitySchemes": {"password": {"x": 1}},
+        "security": [{"token": []}],
+    },
+    {"type": "json_schema", "name": "n", "schema": SCHEMA},
+]
+
+
+@pytest.mark.parametrize("declared", DECLARATIONS)
+@pytest.mark.parametrize("redact", ["$.args.card_no", "$..card_no"])
+def test_a_declaration_is_recorded_as_it_is(redact: str, declared: object) -> None:
+    text = json.dumps({"tools": [declared]})
+    assert Masks(Secrets(), [json_path(redact)]).json(text) == text
+
+
+def test_a_secret_of_the_configuration_is_masked_in_a_declaration_too() -> None:
+    masked = Masks(Secrets(["sk-proj-0123"])).json(json.dumps({"name": "sk-proj-0123", "parameters": {}}))
+    assert "sk-proj-0123" not in masked
+
+
+def said(text: str) -> str:
+    return json.dumps({"messages": [{"role": "user", "content": text}]})
+
+
+@pytest.mark.parametrize(
+    ("recorded", "other"),
+    [
+        ('Transfer 5 to Ada {"pin":"1"} today.', 'Cancel everything for Bob {"pin":"1"} now!'),
+        ("pin: 1 and pay", "pin: 1 and cancel"),
+        ('{"pin":"1', '{"pin":"2'),
+        ("[INFO] started", "[INFO] ended"),
+        ('{"a": 1, "a": 2}', '{"a": 1, "a": 3}'),
+    ],
+)
+def test_another_message_is_not_answered(tmp_path: Path, recorded: str, other: str) -> None:
+    record(tmp_path, (post(said(recorded)), b"data: {}\n\n"), redact=["$..pin"])
+    tap = Replay(tmp_path, 0).tap("support", [json_path("$..pin")])
+    with pytest.raises(ReplayMissing):
+        tap.answer(post(said(other)))
+    assert body_of(tap.answer(post(said(recorded)))) == b"data: {}\n\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ('Pay {"pin":"1","to":"Ada"} now', 'Pay {"pin":"[redacted]","to":"Ada"} now'),
+        ('Pay {\\"pin\\": \\"1\\"} now', 'Pay {\\"pin\\": \\"[redacted]\\"} now'),
+        ("see https://a.example/?pin2=1&x=2", "see https://a.example/?pin2=1&x=2"),
+        ("plain words about a pin", "plain words about a pin"),
+        ("[redacted] and {x}", "[redacted] and {x}"),
+        ("see https://u:pw@a.example/x?token=abc&x=1", "see https://u:[redacted]@a.example/x?token=[redacted]&x=1"),
+        ('a {"x": "\\"", "password": "hu\\nt", ', 'a {"x": "\\"", "password": "[redacted]", '),
+        ('say "x \\"password\\": \\"hunter2\\" y"', 'say "x \\"password\\": \\"[redacted]\\" y"'),
+    ],
+)
+def test_only_the_value_is_masked_in_a_text(text: str, masked: str) -> None:
+    masks = Masks(Secrets(), [json_path("$..pin")])
+    assert masks.text(text) == masked
+    assert masks.text(masked) == masked
+
+
+@pytest.mark.parametrize("text", ['cut {"password": "hunt', "run x --pin 12x4 --to y", "Pin = 12x4", "<pin>12x4</pin>"])
+def test_a_value_without_an_end_is_masked_to_the_end(text: str) -> None:
+    masks = Masks(Secrets(), [json_path("$..pin")])
+    masked = masks.text(text)
+    assert "2x4" not in masked
+    assert "hunt" not in masked
+    assert masks.text(masked) == masked
+
+
+def test_a_value_without_a_certain_end_has_a_digest_of_the_recording_beside_its_mask(tmp_path: Path) -> None:
+    record(tmp_path, (post(said("pin: 1234 please\nand more")), b"data: {}\n\n"), redact=["$..pin"])
+    record(tmp_path / "other", (post(said("pin: 1234 please\nand more")), b"data: {}\n\n"), redact=["$..pin"])
+    masks = Masks(Secrets(key=key_of(tmp_path)), [json_path("$..pin")])
+    once = masks.text("pin: 1234 please\nand more")
+    assert "1234" not in written(tmp_path)
+    assert json.dumps(once)[1:-1] in written(tmp_path)
+    assert once.startswith("pin: [redacted ")
+    assert once.endswith("]\nand more")
+    assert masks.text(once) == once
+    assert key_of(tmp_path) != key_of(tmp_path / "other")
+
+
+NAMES = [
+    "token",
+    "access_token",
+    "refresh_token",
+    "session_token",
+    "auth_token",
+    "id_token",
+    "accessToken",
+    "api_key",
+    "x-api-key",
+    "password",
+    "passwd",
+    "pwd",
+    "db_password",
+    "passphrase",
+    "secret",
+    "client_secret",
+    "secret_key",
+    "private_key",
+    "privateKey",
+    "credentials",
+    "authorization",
+    "cookie",
+    "set-cookie",
+    "jwt",
+    "signature",
+    "Ocp-Apim-Subscription-Key",
+    "aws_secret_access_key",
+    "connection_string",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_member_with_the_name_of_a_secret_is_masked_in_every_place(name: str) -> None:
+    inner = {name: "VALUE", "x": 1}
+    bodies = [inner, {"content": json.dumps(inner)}, {"arguments": json.dumps({"a": json.dumps(inner)})}]
+    bodies += [
+        {"text": f"I saw {json.dumps(inner)} there"},
+        {name: ["VALUE"]},
+        {name: {"a": "VALUE"}},
+        {name: 567890123},
+    ]
+    masks = Masks(Secrets())
+    for body in bodies:
+        masked = masks.json(json.dumps(body))
+        assert "VALUE" not in masked
+        assert "567890123" not in masked
+        assert masks.json(masked) == masked
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"max_tokens": 5, "max_output_tokens": 5, "token_count": 3, "usage": {"total_tokens": 3, "input_tokens": 1}},
+        {"next_page_token": "abc", "nextToken": "abc", "continuation_token": "abc", "page_token": "abc"},
+        {"previous_response_id": "resp_1", "prompt_cache_key": "k", "key": "k", "safety_identifier": "s"},
+        {"session_id": "s", "idempotency_key": "k", "password": None, "secret": True, "token": ""},
+        {
+            "logprobs": {
+                "content": [{"token": "Hi", "logprob": -1.0, "top_logprobs": [{"token": "Hi", "logprob": -1.0}]}]
+            }
+        },
+        {"text": "the token: it is a word, see https://a.example/?t=30&page_token=5"},
+    ],
+)
+def test_what_only_resembles_a_secret_stays(value: object) -> None:
+    text = json.dumps(value)
+    assert Masks(Secrets()).json(text) == text
+
+
+def test_a_result_that_was_masked_for_its_names_is_sent_on_in_a_replay(tmp_path: Path) -> None:
+    def request(result: object) -> str:
+        return json.dumps({"messages": [{"role": "tool", "content": json.dumps(result)}]})
+
+    given = {"ok": "bob", "session_token": "SESS", "password": 1}
+    record(tmp_path, (post(request(given)), b"data: {}\n\n"))
+    assert replay(tmp_path, post(request({"ok": "bob", "session_token": "[redacted]", "password": "[redacted]"})))

@@ -4,6 +4,7 @@ and the next message of every conversation knows all that was said.
 Without the ledger of a release nobody would notice that an upgrade loses something: there has to be one for this version.
 """
 
+import json
 import sqlite3
 import time
 from collections.abc import AsyncIterator
@@ -160,6 +161,19 @@ def lost(now: Any, seen: Any, where: str = "") -> list[str]:
     return [] if now == seen else [f"{where}: {seen!r} is now {now!r}"]
 
 
+_LATE = {"0.1.0.dev1"}
+"""Versions that gave a task which is shown from its beginning the time of its latest status."""
+
+
+def shown(recorded: Recorded, seen: Seen) -> list[list[Any]]:
+    """The events that are to be seen again."""
+    if recorded.version not in _LATE:
+        return seen.events
+    first, *others = json.loads(json.dumps(seen.events))
+    del first[1]["task"]["status"]["timestamp"]
+    return [first, *others]
+
+
 @of_every_release
 async def test_every_task_is_returned_and_streamed_as_by_the_release(recorded: Recorded, tmp_path: Path) -> None:
     async with upgraded(recorded, tmp_path) as gateway:
@@ -170,7 +184,7 @@ async def test_every_task_is_returned_and_streamed_as_by_the_release(recorded: R
             assert lost(await caller.get(name), seen.task) == []
             async with caller.subscribe(name, after=0) as stream:
                 frames = await stream.read(len(seen.events))
-            assert lost([[frame.number, frame.event] for frame in frames], seen.events) == []
+            assert lost([[frame.number, frame.event] for frame in frames], shown(recorded, seen)) == []
             middle = seen.events[len(seen.events) // 2][0]
             if middle:
                 async with caller.subscribe(name, after=middle) as stream:

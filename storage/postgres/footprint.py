@@ -42,10 +42,7 @@ _LOOK = bound(sql.NOTIFY, {"payload": ""})
 def names(unit: Unit) -> set[tuple[str, str]]:
     """What the unit names of threads and turns. Units that name the same are written in their order."""
     return {
-        (key, value)
-        for _, values in _ordered(unit.steps)
-        for key in _KEYS
-        if isinstance(value := values.get(key), str)
+        (key, value) for _, values in _ordered(unit.steps) for key in _KEYS if isinstance(value := values.get(key), str)
     }
 
 

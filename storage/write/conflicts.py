@@ -1,5 +1,5 @@
-"""A statement that the constraints of the ledger refuse, in words. Law: a text names what has changed, not the constraint, where
-it is known."""
+"""A statement that the constraints of the ledger refuse, in words. Law: a text names what has changed, not the constraint,
+where it is known."""
 
 from gateway.ledger.errors import Conflict
 from storage import compiled

@@ -60,10 +60,10 @@ class SqliteLedger(StoredLedger):
             raise LedgerUnavailable(f"the schema has version {rows!r} and not {self._version!r}")
         if await asyncio.to_thread(self._file_store.file.gone_now):
             raise self._file_store.file.error()
-        if self._file_store.in_trouble:
+        if self._file_store.trouble.present:
             # After a failed readiness check no requests arrive, so requests cannot show that the database has
             # recovered.
-            await self._store([(compiled.PROBE, {})])
+            await self._probe()
 
 
 @asynccontextmanager

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _PATIENCE = 15.0
 """Seconds that the commits of a running turn wait for a locked database; a caller's request fails after one timeout."""
 
+_PROBE = 65536
+"""Bytes: more than is free in pages that are there."""
+
 _REQUESTS = frozenset({Accept, Close, Decide})
 _EVENTS = frozenset({Append})
 
@@ -72,6 +75,13 @@ class StoredLedger(Reads, ABC):
         rows = await self._readers.fetch(compiled.SECRET, {"name": name})
         value: bytes = rows[0][0]
         return value
+
+    async def _probe(self) -> None:
+        """Raises: LedgerUnavailable where the store cannot be written to, or has no room."""
+        # Of bytes that cannot be compressed, so that it needs pages of its own; and in two transactions, as in one it would
+        # leave none to be written.
+        await self._store([(compiled.PROBE, {"value": secrets.token_bytes(_PROBE)})])
+        await self._store([(compiled.DELETE_PROBE, {})])
 
     async def _store(self, steps: list[Step], kinds: Collection[type[CommitPoint]] = ()) -> None:
         # A cancelled caller does not cancel the commit.

@@ -341,6 +341,7 @@ _STORAGE = {
     "read-only": "The gateway's storage can only be read: nothing new is taken.",
     "removed": "The gateway's storage was taken away: nothing new is taken.",
     "locked": "The gateway's storage is in use by another program; try again.",
+    "unconfirmed": "The gateway's storage waits for its standby; try again.",
     "behind": "The gateway's storage lacks what it has confirmed: nothing is taken until an operator has looked.",
 }
 

@@ -44,12 +44,15 @@ class Copied(msgspec.Struct, frozen=True):
 def copy(source: LedgerRows, target: LedgerRows, names: tuple[str, str], report: Report) -> Copied:
     """Copies and compares. `names` are those of the source and of the target. Raises: CopyFailed, LedgerUnavailable."""
     name, target_name = names
-    for rows, called in ((source, name), (target, target_name)):
-        opened_by = rows.opened_by()
-        if opened_by is not None:
-            raise InUse(f"{called} is in use: {opened_by}. Stop its gateways")
-        refuse_use(rows, called)
-    resumed, contents = _copied(source, target, names, report)
+    _refuse_opened(target, target_name)
+    resumed = _begin(source, target, names)
+    try:
+        _refuse_opened(source, name)
+    except InUse:
+        if not resumed:
+            target.finish()
+        raise
+    contents = _copied(source, target, names, report)
     refuse_use(source, name)
     if source.changed():
         raise CopyFailed(
@@ -61,19 +64,15 @@ def copy(source: LedgerRows, target: LedgerRows, names: tuple[str, str], report:
 
 def copy_moment(source: LedgerRows, target: LedgerRows, names: tuple[str, str], report: Report) -> Copied:
     """As `copy`, of one moment of a source that processes may work on meanwhile."""
-    resumed, contents = _copied(source, target, names, report)
+    resumed = _begin(source, target, names)
+    contents = _copied(source, target, names, report)
     target.finish()
     return Copied(contents, resumed)
 
 
-def _copied(
-    source: LedgerRows, target: LedgerRows, names: tuple[str, str], report: Report
-) -> tuple[bool, tuple[Content, ...]]:
-    """Whether a copy went on that was cut, and the tables, which are equal. Raises: CopyFailed."""
+def _copied(source: LedgerRows, target: LedgerRows, names: tuple[str, str], report: Report) -> tuple[Content, ...]:
+    """The tables, which are equal. Raises: CopyFailed."""
     name, target_name = names
-    if source.layout != target.layout:
-        raise CopyFailed(f"{name} has tables of {source.layout}, and {target_name} of {target.layout}")
-    resumed = _begin(target, names)
     try:
         _copy_rows(source, target, name, report)
     except Conflict as error:
@@ -81,7 +80,15 @@ def _copied(
             f"{target_name} changed while it was written: {error}. If another copy to it runs, let it end; else empty it and "
             "copy again"
         ) from error
-    return resumed, _compared(source, target, names, report)
+    return _compared(source, target, names, report)
+
+
+def _refuse_opened(rows: LedgerRows, name: str) -> None:
+    """Raises: InUse."""
+    opened_by = rows.opened_by()
+    if opened_by is not None:
+        raise InUse(f"{name} is in use: {opened_by}. Stop its gateways")
+    refuse_use(rows, name)
 
 
 def refuse_use(rows: LedgerRows, name: str) -> None:
@@ -93,9 +100,12 @@ def refuse_use(rows: LedgerRows, name: str) -> None:
         )
 
 
-def _begin(target: LedgerRows, names: tuple[str, str]) -> bool:
-    """Whether a copy goes on that was cut. Raises: CopyFailed."""
+def _begin(source: LedgerRows, target: LedgerRows, names: tuple[str, str]) -> bool:
+    """Marks the target, before any row of the source is read, as even that may take long. Whether a copy goes on that was cut.
+    Raises: CopyFailed."""
     source_name, name = names
+    if source.layout != target.layout:
+        raise CopyFailed(f"{source_name} has tables of {source.layout}, and {name} of {target.layout}")
     found = target.unfinished()
     if found is not None:
         if found.source != source_name:

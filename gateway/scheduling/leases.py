@@ -148,15 +148,18 @@ class LeaseUpkeep:
     async def renew(self) -> None:
         """Gives unused leases back first: the turns that are left on their threads are settled next."""
         threads, holder = self.queues.threads, self.runtime.holder
-        idle = self.unused.difference(threads)
-        points: list[CommitPoint] = [Release(thread, holder) for thread in sorted(idle)]
+        idle = sorted(self.unused.difference(threads))
+        self.unused.difference_update(idle)
+        for thread in idle:
+            # Not with the renewals: a thread whose row somebody holds would keep them waiting.
+            self.give_back(thread)
+        points: list[CommitPoint] = []
         if threads:
             points.append(Renew(threads, holder, self.runtime.lease_until()))
         if any(not run.prepared for run in self.runs.values()):
             points.append(self.runtime.heartbeat())
         if points:
             await self.runtime.ledger.commit(*points)
-        self.unused -= idle
         self.renewed()
 
     async def _cancel_requested(self) -> None:

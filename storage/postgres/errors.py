@@ -29,6 +29,23 @@ class Behind(Lost):
         )
 
 
+class Silent(Lost):
+    """The server did not answer in time."""
+
+    def __init__(self) -> None:
+        super().__init__("the server did not answer in time")
+
+
+class Unconfirmed(Lost):
+    """The server waits for a synchronous standby, so nothing that it is given can be acknowledged."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no synchronous standby confirms what the server commits: start the standby, or take it out of "
+            "synchronous_standby_names"
+        )
+
+
 class Standby(Lost):
     """The server follows another one: what is confirmed there comes here later."""
 
@@ -53,6 +70,8 @@ _TROUBLES = {
     "XX001": "failing",
     "XX002": "failing",
 }
+
+_LOSSES: dict[type[Failure | Lost], str] = {Behind: "behind", Unconfirmed: "unconfirmed"}
 
 _INTEGRITY = "23"
 _UNFIT = ("22", "54")
@@ -83,12 +102,13 @@ def waited_in_vain(failure: Failure) -> bool:
 
 
 def unavailable(what: str, error: Failure | Lost) -> LedgerUnavailable:
-    failure = LedgerUnavailable(f"{what}: {error}", _trouble(error))
+    failure = LedgerUnavailable(f"{what}: {error}", trouble(error))
     failure.__cause__ = error
     return failure
 
 
-def _trouble(error: Failure | Lost) -> str:
+def trouble(error: Failure | Lost) -> str:
+    """A word of `LedgerUnavailable`."""
     if isinstance(error, Failure):
         return _TROUBLES.get(error.state, "unavailable")
-    return "behind" if isinstance(error, Behind) else "unavailable"
+    return _LOSSES.get(type(error), "unavailable")

@@ -30,6 +30,9 @@ _LOOKING_FOR_EVENTS = frozenset({compiled.COMPLETE_PUSH.name, compiled.PUT_PUSH.
 
 _APPENDING = frozenset({compiled.NEW_EVENTS.name})
 
+_UNORDERED = frozenset({compiled.RENEW_LEASE.name})
+"""Statements that wait for no row, and fit before and behind all others."""
+
 _KEYS = ("thread", "task", "turn", "service_call", "tool_call")
 """Of what a turn is made of. A context is not among them: its agents do not wait for each other."""
 
@@ -38,7 +41,13 @@ _LOOK = bound(sql.NOTIFY, {"payload": ""})
 
 def names(unit: Unit) -> set[tuple[str, str]]:
     """What the unit names of threads and turns. Units that name the same are written in their order."""
-    return {(key, value) for _, values in unit.steps for key in _KEYS if isinstance(value := values.get(key), str)}
+    return {
+        (key, value) for _, values in _ordered(unit.steps) for key in _KEYS if isinstance(value := values.get(key), str)
+    }
+
+
+def _ordered(steps: Iterable[Step]) -> list[Step]:
+    return [step for step in steps if step[0].name not in _UNORDERED]
 
 
 def locks(steps: Sequence[Step]) -> list[Call]:
@@ -46,7 +55,7 @@ def locks(steps: Sequence[Step]) -> list[Call]:
     contexts, threads = set(), set()
     wholly: set[str] = set()
     taken: set[str] = set()
-    for statement, values in steps:
+    for statement, values in _ordered(steps):
         context, thread = values.get("context"), values.get("thread")
         if isinstance(context, str):
             contexts.add(context)

@@ -13,15 +13,18 @@ from contextlib import contextmanager
 
 import msgspec
 
-from gateway.ledger.errors import Conflict, LedgerUnavailable
+from gateway.ledger.errors import Conflict
 from storage.postgres import sql
 from storage.postgres.errors import (
     Behind,
     Failure,
     Lost,
+    Silent,
     Standby,
+    Unconfirmed,
     conflicts,
     transient,
+    trouble,
     unavailable,
     unfit,
     waited_in_vain,
@@ -32,6 +35,8 @@ from storage.postgres.session import Outcome as Answer
 from storage.postgres.session import Session
 from storage.postgres.text import Call, Prepared, bound
 from storage.statement import Statement, Step
+from storage.write.conflicts import conflict
+from storage.write.trouble import Trouble
 from storage.write.writer import Outcome, Unit
 
 _TRIES = 3
@@ -42,6 +47,9 @@ _ROUNDS = 3
 
 _PAUSE = 0.1
 """Seconds between two attempts to reach the server while units wait for it."""
+
+_CONFIRMED = 3.0
+"""Seconds within which synchronous standbys confirm a commit to a connection that is to read."""
 
 _OLD = 7 * 24 * 3600 * 1000
 """Milliseconds after which the row of a writer that is gone is deleted."""
@@ -69,9 +77,19 @@ class ServerTime(msgspec.Struct):
 class GroupStore:
     """A `Store` of the writer."""
 
-    def __init__(self, connect: Callable[[], Session], begin: Sequence[Call] = ()) -> None:
-        """`connect` opens a connection that may write. It raises Lost. `begin` is run at the beginning of each transaction."""
+    def __init__(
+        self,
+        connect: Callable[[], Session],
+        begin: Sequence[Call] = (),
+        *,
+        read: Callable[[], Session] | None = None,
+        patience: float = 0.0,
+    ) -> None:
+        """`connect` opens a connection that may write, `read` one that reads, where it is another. They raise Lost. `begin` is
+        run at the beginning of each transaction. `patience` is the number of seconds for which any unit waits for a row."""
         self._connect = connect
+        self._read = read or connect
+        self._patience = patience
         self._begin = (bound(sql.BEGIN, {}), *begin)
         self._writer = secrets.token_hex(8)
         self._session: Session | None = None
@@ -80,8 +98,9 @@ class GroupStore:
         self._doubt: _Doubt | None = None
         self._held: set[int] = set()
         """The units, by identity, that were held up in the latest group and may be retried."""
-        self.in_trouble = False
-        """The latest group could not be written."""
+        self._late: set[int] = set()
+        """These, and those that were not tried because of them."""
+        self.trouble = Trouble()
         self.time: ServerTime
         """From `open` on."""
 
@@ -105,26 +124,37 @@ class GroupStore:
         """As `Store.write`. A unit whose group is in doubt is retried however long it takes to know."""
         outcomes: list[Outcome] = []
         held = Held()
+        began = time.monotonic()
         try:
             self._reached()
             outcomes += self._settle()
             self._write_all(_others(units, outcomes), outcomes, held)
         except Behind as error:
-            self.in_trouble, self._doubt = True, None
-            left = _others(units, outcomes)
-            return [*outcomes, *((unit, unavailable(_WHAT, error)) for unit in left)], []
+            self._doubt = None
+            refused = unavailable(_WHAT, error)
+            self.trouble.refused(refused.trouble)
+            return [*outcomes, *((unit, refused) for unit in _others(units, outcomes))], []
         except (Failure, Lost) as error:
-            self.in_trouble = True
+            self.trouble.refused(trouble(error))
             left = [*_others(units, outcomes), *waiting()]
-            failed, retried = self._not_written(left, unavailable(_WHAT, error), closing=closing)
+            failed, retried = self._not_written(left, error, closing=closing)
             if retried:
                 time.sleep(_PAUSE)
             return [*outcomes, *failed], retried
         self._held = {id(unit) for unit in held.units}
-        self.in_trouble = held.why is not None and not outcomes
+        if held.why is not None and not outcomes:
+            self.trouble.refused(trouble(held.why))
+        else:
+            self.trouble.stored(unit for unit, _ in outcomes)
         if held.why is None:
+            self._late = set()
             return outcomes, []
-        failed, retried = self._not_written(_others(units, outcomes), unavailable(_WHAT, held.why), closing=closing)
+        left = _others(units, outcomes)
+        for unit in left:
+            if id(unit) not in self._late:
+                unit.until = max(unit.until, began + self._patience)
+        self._late = {id(unit) for unit in left}
+        failed, retried = self._not_written(left, held.why, closing=closing)
         return [*outcomes, *failed], retried
 
     def _write_all(self, units: list[Unit], outcomes: list[Outcome], held: Held) -> None:
@@ -159,27 +189,55 @@ class GroupStore:
         return self._doubt is None and waited_in_vain(error)
 
     def _not_written(
-        self, units: list[Unit], error: LedgerUnavailable, *, closing: bool
+        self, units: list[Unit], why: Failure | Lost, *, closing: bool
     ) -> tuple[list[Outcome], list[Unit]]:
-        if closing:
-            return [(unit, error) for unit in units], []
         doubted = set() if self._doubt is None else {id(unit) for unit, _ in self._doubt.outcomes}
         now = time.monotonic()
-        retried = [unit for unit in units if id(unit) in doubted or now < unit.until]
+        retried = [unit for unit in units if not closing and (id(unit) in doubted or now < unit.until)]
+        if len(retried) == len(units):
+            return [], retried
+        error = unavailable(_WHAT, self._cause(why))
         kept = {id(unit) for unit in retried}
         return [(unit, error) for unit in units if id(unit) not in kept], retried
 
     def reading(self) -> Session:
         """A connection to a server that has all that was confirmed. Any thread may call it. Raises: Lost, Failure."""
         confirmed = self._number
-        session = self._connect()
+        session = self._read()
         with _kept(session):
-            [(latest, recovers)] = session.one(self._call(sql.NUMBER))
+            [(latest, recovers, unconfirmed)] = session.one(self._call(sql.NUMBER))
             if recovers:
                 raise Standby
             if self._lags(latest, confirmed):
                 raise Behind
+            if unconfirmed:
+                # Another one that waits as well would stay at the server when it is given up.
+                raise Unconfirmed
+            self._confirm(session)
         return session
+
+    def _confirm(self, session: Session) -> None:
+        """A server that was restarted shows what no synchronous standby has: after a failover it would be gone again. Raises:
+        Lost, Failure."""
+        try:
+            with session.patient(_CONFIRMED):
+                session.one(bound(sql.CONFIRM, {}))
+        except Silent as error:
+            raise self._cause(error) from error
+
+    def _cause(self, error: Failure | Lost) -> Failure | Lost:
+        """Unconfirmed instead of an error that has this cause: what waits for a standby keeps its locks."""
+        if not isinstance(error, Silent) and not (isinstance(error, Failure) and waited_in_vain(error)):
+            return error
+        try:
+            session = self._read()
+            try:
+                [(unconfirmed,)] = session.one(bound(sql.UNCONFIRMED, {}))
+            finally:
+                session.close()
+        except (Failure, Lost):
+            return error
+        return Unconfirmed() if unconfirmed else error
 
     # --- the connection ---
 
@@ -384,9 +442,7 @@ def _error(statement: Statement, answer: Answer) -> Exception | None:
     """Why a unit with this answer is rolled back. Raises: Failure, where it is not the unit's fault."""
     if isinstance(answer, Failure):
         if conflicts(answer):
-            conflict = Conflict(f"could not {statement.what}: {answer}")
-            conflict.__cause__ = answer
-            return conflict
+            return conflict(statement, answer)
         if unfit(answer):
             return answer
         raise answer

@@ -9,7 +9,6 @@ import structlog
 
 from gateway.ledger.backlog import Sizes
 from gateway.ledger.port import Changed, Ledger
-from storage import compiled
 from storage.postgres import schema, sql
 from storage.postgres.errors import Failure, Lost, unavailable
 from storage.postgres.groups import GroupStore
@@ -49,10 +48,10 @@ class PostgresLedger(StoredLedger):
 
     async def ready(self) -> None:
         schema.check(await self._found.format())
-        if self._group_store.in_trouble:
+        if self._group_store.trouble.present:
             # After a failed readiness check no requests arrive, so requests cannot show that the database has
             # recovered.
-            await self._store([(compiled.PROBE, {})])
+            await self._probe()
 
 
 @asynccontextmanager
@@ -62,8 +61,8 @@ async def open_ledger(settings: PostgresSettings, auto_migrate: bool) -> AsyncGe
     The exit commits what was submitted. Raises: LedgerUnavailable when the database cannot be used or its schema has another
     version; `auto_migrate` allows to make it, and to migrate an older one.
     """
-    connect, begin = await asyncio.to_thread(_prepare, settings, auto_migrate)
-    store = GroupStore(connect, begin)
+    connect, write, begin = await asyncio.to_thread(_prepare, settings, auto_migrate)
+    store = GroupStore(write, begin, read=connect, patience=settings.lock_timeout)
     writer = Writer(store)
     readers = PostgresReaders(store.reading, settings.readers)
     try:
@@ -76,41 +75,40 @@ async def open_ledger(settings: PostgresSettings, auto_migrate: bool) -> AsyncGe
             await readers.close()
 
 
-def _prepare(settings: PostgresSettings, auto_migrate: bool) -> tuple[Connect, tuple[Call, ...]]:
-    """How to connect, and what each transaction begins with. Raises: LedgerUnavailable."""
+def _prepare(settings: PostgresSettings, auto_migrate: bool) -> tuple[Connect, Connect, tuple[Call, ...]]:
+    """How to connect, how to connect for groups, and what each of these begins with. Raises: LedgerUnavailable."""
     try:
-        session, connect, begin = _reach(settings)
+        session, pooled = _reach(settings)
     except (Failure, Lost) as error:
         raise unavailable("the database does not open", error) from error
     try:
-        schema.prepare(session, settings, pooled=bool(begin), auto_migrate=auto_migrate)
+        schema.prepare(session, settings, pooled=pooled, auto_migrate=auto_migrate)
     finally:
         session.close()
-    return connect, begin
+    # Behind a pooler a connection has no settings of its own, and the next transaction may have another server's.
+    begin = (bound(sql.LIMITS, dict(settings.limits_of_groups)),) if pooled else ()
+    return _connect(settings, pooled=pooled), _connect(settings, pooled=pooled, writes=True), begin
 
 
-def _reach(settings: PostgresSettings) -> tuple[Session, Connect, tuple[Call, ...]]:
-    """A connection, and what `_prepare` returns. Raises: Failure, Lost, LedgerUnavailable."""
-    direct = _connect(settings, pooled=False)
+def _reach(settings: PostgresSettings) -> tuple[Session, bool]:
+    """A connection, and whether a pooler stands before the server. Raises: Failure, Lost, LedgerUnavailable."""
     try:
-        session = direct()
+        session = _connect(settings, pooled=False)()
         [(arrived,)] = session.one(bound(sql.IS_DIRECT, {}))
         if arrived:
-            return session, direct, ()
+            return session, False
         session.close()
     except Lost as error:
         if _REFUSED_BY_A_POOLER not in str(error):
             raise
-    # Behind a pooler a connection has no settings of its own, and the next transaction may have another server's.
     log.info("ledger.pooled", detail="statements are not prepared, and limits go with each transaction")
-    pooled = _connect(settings, pooled=True)
-    return pooled(), pooled, (bound(sql.LIMITS, dict(settings.limits)),)
+    return _connect(settings, pooled=True)(), True
 
 
-def _connect(settings: PostgresSettings, *, pooled: bool) -> Connect:
+def _connect(settings: PostgresSettings, *, pooled: bool, writes: bool = False) -> Connect:
     return partial(
         Session,
-        settings.conninfo(options=not pooled),
+        settings.conninfo(options=not pooled, writes=writes),
         settings.connect_timeout,
         settings.statement_timeout + MARGIN,
         prepares=not pooled,

@@ -14,7 +14,7 @@ import msgspec
 from psycopg import Error, pq
 
 from storage.postgres.addresses import attempts
-from storage.postgres.errors import Failure, Lost
+from storage.postgres.errors import Failure, Lost, Silent
 from storage.postgres.text import Call, decoded
 from storage.statement import Row
 
@@ -177,7 +177,7 @@ class Session:
     def _wait(self) -> int:
         found = self._poll.poll(self._timeout * 1000)
         if not found:
-            raise Lost("the server did not answer in time")
+            raise Silent
         return found[0][1]
 
     def _next(self) -> Any:

@@ -19,6 +19,10 @@ _SHORTEST_IDLE, _LONGEST_IDLE = 1.0, 2.0
 """Seconds between two statements of a transaction, which a gateway at work sends within less than one. One that stands still
 there has to let go of its rows before others find its leases expired (two thirds of `lease_timeout` at least)."""
 
+_WAIT_OF_GROUP = 0.3
+"""Seconds for which a group waits for a row. All that is written waits as long, the renewals of leases too, which are due three
+times in `lease_timeout`; what needs the row is then tried again beside later groups."""
+
 _EXAMPLE = "postgresql://USER@HOST:5432/DATABASE"
 
 
@@ -62,7 +66,10 @@ class PostgresSettings(Settings):
         duration("30s"), ge=duration("100ms"), le=duration("1h"), description="Longest time of a statement."
     )
     lock_timeout: Duration = Field(
-        duration("5s"), ge=duration("100ms"), le=duration("1h"), description="Longest wait of a statement for a row."
+        duration("5s"),
+        ge=duration("100ms"),
+        le=duration("1h"),
+        description="Longest wait of a request for a row; others do not wait with it.",
     )
     tls: Literal["disable", "prefer", "require", "verify-ca", "verify-full"] | None = Field(
         None, description="How the connection is secured (sslmode of libpq)."
@@ -71,12 +78,14 @@ class PostgresSettings(Settings):
     certificate: LocalPath | None = Field(None, description="Certificate of the gateway (PEM).")
     key: LocalPath | None = Field(None, description="Key of that certificate (PEM).")
 
-    def conninfo(self, *, options: bool) -> str:
-        """The connection string of libpq. With `options` the server's settings go with it, which a pooler refuses or drops."""
+    def conninfo(self, *, options: bool, writes: bool = False) -> str:
+        """The connection string of libpq. With `options` the server's settings go with it, which a pooler refuses or drops;
+        `writes` takes those for groups."""
         from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
         own = conninfo_to_dict(self.url).get("options") or ""
-        limits = " ".join(f"-c {name}={value}" for name, value in {**self.limits, DIRECT: "on"}.items())
+        of_connection = self.limits_of_groups if writes else self.limits
+        limits = " ".join(f"-c {name}={value}" for name, value in {**of_connection, DIRECT: "on"}.items())
         given = {
             "password": None if self.password is None else self.password.get_secret_value(),
             "sslmode": self.tls,
@@ -105,6 +114,11 @@ class PostgresSettings(Settings):
             # wait for them give up: their whole groups would.
             "idle_in_transaction_session_timeout": _milliseconds(idle),
         }
+
+    @property
+    def limits_of_groups(self) -> dict[str, str]:
+        """As `limits`, for a connection that writes groups."""
+        return {**self.limits, "lock_timeout": _milliseconds(min(self.lock_timeout, _WAIT_OF_GROUP))}
 
 
 def _text(path: Path | None) -> str | None:

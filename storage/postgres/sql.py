@@ -1,10 +1,20 @@
 """What a store on PostgreSQL runs besides the statements and queries of the ledger."""
 
+from storage.compiled import RENEW_LEASE
 from storage.postgres.compiled import TEXTS
 from storage.postgres.settings import DIRECT
 from storage.postgres.text import Prepared, Text, bound, plain, prepared
 
-PREPARED: dict[str, Prepared] = {name: prepared(name, text) for name, text in TEXTS.items()}
+_RENEW_LEASE = Text(
+    "UPDATE thread SET lease_until = $1 WHERE id = "
+    "(SELECT id FROM thread WHERE id = $2 AND lease_holder = $3 FOR NO KEY UPDATE SKIP LOCKED)",
+    ("lease_until", "thread", "holder"),
+)
+"""A row that somebody holds keeps no other lease from being renewed; nobody takes that one meanwhile."""
+
+PREPARED: dict[str, Prepared] = {
+    name: prepared(name, text) for name, text in {**TEXTS, RENEW_LEASE.name: _RENEW_LEASE}.items()
+}
 """The statements and queries of the ledger, by their names."""
 
 
@@ -26,7 +36,7 @@ ROLLBACK = prepared("ROLLBACK", Text("ROLLBACK"))
 SAVEPOINT = prepared("SAVEPOINT", Text("SAVEPOINT unit"))
 RELEASE = prepared("RELEASE", Text("RELEASE SAVEPOINT unit"))
 UNDO = prepared("UNDO", Text("ROLLBACK TO SAVEPOINT unit"))
-BRIEFLY = plain("SET LOCAL lock_timeout = 200")
+BRIEFLY = plain("SET LOCAL lock_timeout = 50")
 """Milliseconds for which a unit waits for a row while others wait for the unit."""
 
 LOCK_CONTEXTS = _lock("LOCK_CONTEXTS", "context")
@@ -77,8 +87,20 @@ NEW_WRITER = plain(
 LATEST_GROUP = plain("SELECT number, server_time() FROM ledger_writer WHERE id = $1 FOR UPDATE", "writer")
 """Waits for a transaction of the same writer whose connection was lost, and, as it locks a row, for synchronous standbys: what
 it finds they have as well."""
-NUMBER = plain("SELECT (SELECT number FROM ledger_writer WHERE id = $1), pg_is_in_recovery()", "writer")
-"""Of the latest group, NULL where there is none; and whether the server is a standby."""
+_UNCONFIRMED = (
+    "EXISTS (SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND clock_timestamp() - query_start > '1s')"
+)
+"""Only of the same user: of others the server shows no wait. A shorter one is the normal course of a commit."""
+NUMBER = plain(
+    f"SELECT (SELECT number FROM ledger_writer WHERE id = $1), pg_is_in_recovery(), {_UNCONFIRMED}",  # noqa: S608
+    "writer",
+)
+"""Of the latest group, NULL where there is none; whether the server is a standby; whether a commit waits for one."""
+UNCONFIRMED = plain(f"SELECT {_UNCONFIRMED}")
+"""Whether a commit waits for a synchronous standby."""
+CONFIRM = plain("SELECT pg_logical_emit_message(true, 'a2a-gateway', '') IS NOT NULL")
+"""A commit that changes nothing and takes no lock, also where only reading is allowed. When it is answered, the synchronous
+standbys have all that the server had before."""
 FORGET_WRITERS = plain("DELETE FROM ledger_writer WHERE seen_at < server_time() - $1", "age")
 
 _CURSOR = "page"

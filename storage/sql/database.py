@@ -2,19 +2,21 @@
 
 from typing import Any
 
-from sqlalchemy import Select, bindparam, column, select
+from sqlalchemy import Select, bindparam, column, delete, select
 from sqlalchemy import table as from_table
 
 from storage.schema.tables import secret
-from storage.sql.fragments import Write, fresh_bytes, given, upsert, word
+from storage.sql.fragments import Write, given, upsert, word
 
 PROBE = Write(
     "write the probe",
     upsert(secret)
     .inline()
-    .values(name=word("probe"), value=fresh_bytes())
-    .on_conflict_do_update(index_elements=["name"], set_={"value": fresh_bytes()}),
+    .values(name=word("probe"), value=bindparam("value"))
+    .on_conflict_do_update(index_elements=["name"], set_={"value": bindparam("value")}),
 )
+
+DELETE_PROBE = Write("delete the probe", delete(secret).where(secret.c.name == word("probe")), None)
 
 NEW_SECRET = Write(
     "make the secret if there is none",

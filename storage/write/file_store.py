@@ -12,7 +12,9 @@ from gateway.ledger.errors import Conflict, LedgerUnavailable
 from storage.connection import JOURNAL_LIMIT, connect
 from storage.errors import FAILURES, text_of, trouble, unavailable
 from storage.statement import Step
+from storage.write.conflicts import conflict
 from storage.write.open_file import OpenFile
+from storage.write.trouble import Trouble
 from storage.write.writer import Outcome, Unit
 
 _READ_AHEAD_PERIOD = 1.0
@@ -54,8 +56,7 @@ class FileStore:
         self._busy_timeout_ms = busy_timeout_ms
         self._log = LogReadAhead(path)
         self._connection: sqlite3.Connection
-        self.in_trouble = False
-        """The latest group could not be written."""
+        self.trouble = Trouble()
         self.file: OpenFile
         """From `open` on."""
 
@@ -83,7 +84,7 @@ class FileStore:
     ) -> tuple[list[Outcome], list[Unit]]:
         connection = self._connection
         if self.file.gone():
-            self.in_trouble = True
+            self.trouble.refused("removed")
             return [(unit, self.file.error()) for unit in units], []
         try:
             try:
@@ -99,12 +100,12 @@ class FileStore:
             # Some failures have rolled back already, and with a lost disk the rollback fails, too.
             with suppress(*FAILURES):
                 connection.execute("ROLLBACK")
-            self.in_trouble = True
+            self.trouble.refused(trouble(error))
             # A unit waits only for a locked database.
             now = math.inf if closing or trouble(error) != "locked" else time.monotonic()
             failed = ((unit, unavailable("the database did not commit", error)) for unit in units if unit.until <= now)
             return [*failed], [unit for unit in units if now < unit.until]
-        self.in_trouble = False
+        self.trouble.stored(units)
         return list(zip(units, failures, strict=True)), []
 
 
@@ -139,9 +140,7 @@ def _apply(cursor: sqlite3.Cursor, steps: list[Step]) -> Exception | None:
         try:
             touched = cursor.execute(statement.sql, statement.parameters(values)).rowcount
         except sqlite3.IntegrityError as error:
-            conflict = Conflict(f"could not {statement.what}: {error}")
-            conflict.__cause__ = error
-            return conflict
+            return conflict(statement, error)
         except _UNFIT as error:
             return error
         except FAILURES:

@@ -149,7 +149,8 @@ class Writer:
                 if first is None:
                     return
                 retried = [first]
-            units = [*retried, *self._waiting(_GROUP - len(retried))]
+            # However many wait for a row, some that need others are written beside them.
+            units = [*retried, *self._waiting(max(_GROUP - len(retried), _MIN_GROUP))]
             if time.monotonic() - written[0] < _PERIOD and len(units) < enough and not self._drained:
                 time.sleep(_LINGER if any(unit.urgent for unit in units) else _LONG_LINGER)
                 units += self._waiting(_GROUP - len(units))

@@ -9,6 +9,7 @@ TEXTS = {
     "full": "The gateway's storage is full: nothing new is taken.",
     "read-only": "The gateway's storage can only be read: nothing new is taken.",
     "locked": "The gateway's storage is in use by another program; try again.",
+    "unconfirmed": "The gateway's storage waits for its standby; try again.",
     "failing": "The gateway's storage is not available; try again.",
     "unavailable": "The gateway's storage is not available; try again.",
 }

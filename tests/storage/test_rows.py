@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn, cast
 
 import pytest
 
 from gateway.config.plugins import Registry
 from gateway.ledger import copying
-from gateway.ledger.copying import Copied, CopyFailed, copy
+from gateway.ledger.copying import Copied, CopyFailed, InUse, copy
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.port import Ledger
 from gateway.ledger.rows import LedgerRows, Progress, Row, RowTable
 from storage.compiled import TABLES
-from storage.row_tables import ROW_TABLES
+from storage.row_tables import LAYOUT, ROW_TABLES
 from storage.schema.open import prepare
 from storage.schema.tables import Row as Tables
 from storage.statement import Value
@@ -341,6 +341,31 @@ def test_a_copy_that_was_cut_anywhere_goes_on_and_stores_nothing_twice(
     copied = copy_all(source, target)
     assert (copied.resumed, cuts) == (True, 5)
     assert target.content() == source.content()
+
+
+class _CutBeforeItIsRead:
+    layout = LAYOUT
+
+    def opened_by(self) -> NoReturn:
+        raise Cut
+
+
+def test_a_copy_that_was_cut_before_it_read_anything_goes_on_as_well(stores: tuple[Store, Store]) -> None:
+    source, target = stores
+    with target.rows(make=True) as others, pytest.raises(Cut):
+        copy(cast("LedgerRows", _CutBeforeItIsRead()), others, NAMES, lambda *_: None)
+    with pytest.raises(LedgerUnavailable, match="a copy into it has begun and not ended"):
+        in_a_gateway(target)
+    copy_all(source, target)
+    assert target.content() == source.content()
+
+
+def test_a_target_is_as_it_was_where_the_source_is_in_use(stores: tuple[Store, Store]) -> None:
+    source, target = stores
+    source.change("INSERT INTO process VALUES ('living', ?)", int(time.time() * 1000) + 60_000)
+    with pytest.raises(InUse):
+        copy_all(source, target)
+    in_a_gateway(target)
 
 
 def test_a_copy_that_was_cut_does_not_go_on_with_another_source(stores: tuple[Store, Store]) -> None:

@@ -93,7 +93,11 @@ async def test_a_full_disk_loses_nothing_and_is_over_when_there_is_room(tmp_path
                     "The gateway's storage is full: nothing new is taken.",
                 )
                 assert await replica.agent().get(first["id"]) == first
-            assert (await one.agent().call("ListTasks"))["totalSize"] == 1 + len(acknowledged)
+                # Pages that are there take what is short, which does not make the gateway ready.
+                await replica.http.post("/a2a/echo/message:send", json={"message": user_message("hi")})
+                status, checks = await replica.checks()
+                assert (status, checks["database"]) == (503, "full")
+            assert (await one.agent().call("ListTasks"))["totalSize"] >= 1 + len(acknowledged)
 
             (disk / "filler").unlink()
 

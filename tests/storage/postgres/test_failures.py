@@ -412,6 +412,37 @@ async def test_a_row_that_somebody_holds_keeps_only_those_waiting_who_need_it(da
         assert await numbers(ledger) == [1, 2]
 
 
+async def test_whoever_waits_for_a_row_waits_alone(database_url: str) -> None:
+    """A message waits for as long as `lock_timeout` says, and nobody waits with it."""
+    async with opened(database_url) as ledger:
+        await ledger.commit(ACCEPT)
+        async with held(database_url, _HOLD):
+            again = replace(context(2), context_public=None, context_row="context-1", thread=THREAD, new_thread=False)
+            waiting = asyncio.ensure_future(outcome(ledger.commit(again)))  # noqa: TID251
+            async with asyncio.timeout(3):
+                for number in range(3, 6):
+                    assert await outcome(ledger.commit(context(number))) == "stored"
+            assert not waiting.done()
+        assert await waiting == "stored"
+
+
+@pytest.mark.parametrize("row", ["task WHERE id = 'task-1'", "thread WHERE id = 'thread-1'"])
+async def test_a_row_that_somebody_holds_keeps_no_lease_from_being_renewed(database_url: str, row: str) -> None:
+    async with opened(database_url) as ledger:
+        await ledger.commit(ACCEPT, context(2))
+        await asyncio.to_thread(run, database_url, "UPDATE thread SET lease_holder = 'process-1', lease_until = 1")
+        async with held(database_url, f"SELECT 1 FROM {row} FOR UPDATE"):
+            running = submitted(ledger, replace(PREPARE, event=None))
+            following = submitted(ledger, event(2))
+            async with asyncio.timeout(3):
+                for until_ in (1000, 2000):
+                    renewal = Renew(("thread-1", "thread-2"), "process-1", until_)
+                    assert await outcome(ledger.commit(renewal)) == "stored"
+            leases = await asyncio.to_thread(run, database_url, "SELECT id, lease_until FROM thread")
+            assert ("thread-2", 2000) in leases
+        assert [await running, await following] == ["stored", "stored"]
+
+
 async def test_what_waits_for_a_row_ends_with_the_ledger(database_url: str) -> None:
     async with opened(database_url) as other:
         await other.commit(ACCEPT)

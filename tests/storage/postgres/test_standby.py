@@ -9,8 +9,9 @@ import psycopg
 import pytest
 
 from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.port import Ledger
 from gateway.testing.ledger_points import ACCEPT, ADA
-from tests.storage.postgres.test_failures import context, opened, outcome, run
+from tests.storage.postgres.test_failures import context, event, opened, outcome, run
 from tests.support.polling import until
 from tests.support.postgres import Server, postgres_server, standby_of, url_of_all
 
@@ -92,6 +93,45 @@ def _fail_over(primary: Server, standby: Server) -> None:
             connection.rollback()
     primary.stop("immediate")
     standby.promote()
+
+
+async def test_what_the_standby_has_not_is_not_read_from_a_server_that_was_restarted() -> None:
+    """It would be gone again when the standby takes over."""
+    with pair() as (primary, standby):
+        await until(partial(asyncio.to_thread, is_synchronous, primary))
+        async with opened(primary.url()) as writing, opened(primary.url()) as reading:
+            await writing.commit(ACCEPT)
+            assert await reading.task(ADA, "echo", "task-1") is not None
+            await asyncio.to_thread(standby.stop, "fast")
+            doubted = asyncio.ensure_future(outcome(writing.commit(context(2))))  # noqa: TID251
+            await until(partial(asyncio.to_thread, waits_for_the_standby, primary))
+            await asyncio.to_thread(_restart, primary)
+            await until(partial(asyncio.to_thread, has_task, primary, "task-2"))
+            for _ in range(2):
+                with pytest.raises(LedgerUnavailable, match="standby") as refused:
+                    await reading.task(ADA, "echo", "task-2")
+                assert refused.value.trouble == "unconfirmed"
+            await asyncio.to_thread(standby.start)
+            assert await doubted == "stored"
+            assert await reading.task(ADA, "echo", "task-2") is not None
+
+
+async def test_a_message_that_waits_for_the_standby_is_refused_in_these_words() -> None:
+    """Its rows are locked by what waits as well."""
+    with pair() as (primary, standby):
+        await until(partial(asyncio.to_thread, is_synchronous, primary))
+        async with opened(primary.url()) as one, opened(primary.url(), lock_timeout="100ms") as other:
+            await one.commit(ACCEPT)
+            await asyncio.to_thread(standby.stop, "fast")
+            doubted = asyncio.ensure_future(outcome(one.commit(event(2))))  # noqa: TID251
+            await until(partial(asyncio.to_thread, waits_for_the_standby, primary))
+            await until(partial(_is_refused_as, "unconfirmed", other))
+            await asyncio.to_thread(standby.start)
+            assert await doubted == "stored"
+
+
+async def _is_refused_as(trouble: str, ledger: Ledger) -> bool:
+    return await outcome(ledger.commit(event(3))) == trouble
 
 
 def _has_all(standby: Server, written: str) -> bool:

@@ -118,7 +118,7 @@ async def test_a_conflict_names_the_statement_that_failed(tmp_path: Path) -> Non
         outcomes = await Told(writer).of(elsewhere, events(1, 1), ACCEPTED)
     assert [str(outcome) for _, outcome in outcomes] == [
         "could not use an open context of the caller: 0 rows instead of 1",
-        "could not append the events after the last one: NOT NULL constraint failed: event.first",
+        "could not append the events after the last one: the log has gone on, or the turn is not this process's any more",
         "could not make the context: UNIQUE constraint failed: context.tenant, context.principal, context.public_id",
     ]
 

@@ -21,7 +21,8 @@ class OperationCall(msgspec.Struct, frozen=True):
 
     `extensions` are the activated extensions, which both the caller and the agent name. `named` are all extensions that
     the caller names; extensions of other vendors identify the kind of client. `trace` has the meaning that it has in Accept;
-    `on_turn` is told of the turn that the request has brought or answered.
+    `on_turn` is told of the turn that the request has brought or answered. `in_list` is the number of bytes that a task takes
+    in a list; None: about as many as it is stored in.
     """
 
     agent: Agent
@@ -31,6 +32,7 @@ class OperationCall(msgspec.Struct, frozen=True):
     idempotency_key: str | None = None
     last_event_id: int | None = None
     version: str = "1.0"
+    in_list: Callable[[Task], int] | None = None
     trace: str | None = None
     on_turn: Callable[[TurnRun], None] | None = None
 

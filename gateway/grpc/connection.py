@@ -29,6 +29,7 @@ from hyperframe.frame import GoAwayFrame
 
 from gateway.a2a.errors import A2AError
 from gateway.grpc import headers as requests
+from gateway.grpc.arrivals import Arrivals, Arriving
 from gateway.grpc.blocked import Blocked
 from gateway.grpc.context import CallerGone, Context, refusal
 from gateway.grpc.frames import Frames, Violation
@@ -50,6 +51,9 @@ _HEADER_TABLE = 2**12
 
 _ANSWER_SECONDS = 20.0
 """Within which a peer answers a ping."""
+
+BEGIN_SECONDS = 10.0
+"""Within which a peer says that it speaks HTTP/2."""
 
 _IDLE_SECONDS = 300.0
 """After which a connection without a call is closed."""
@@ -95,10 +99,11 @@ class Connection(asyncio.Protocol):
         calls: asyncio.TaskGroup,
         bounds: Bounds,
         held: Held,
+        arriving: Arriving,
         opened: "Callable[[Connection], None]",
         closed: "Callable[[Connection], None]",
     ) -> None:
-        """`calls` runs the calls, `held` counts what their callers have to take."""
+        """`calls` runs the calls, `held` counts what their callers have to take, `arriving` what they bring."""
         self._serve = serve
         self._calls = calls
         self._bounds = bounds
@@ -123,6 +128,7 @@ class Connection(asyncio.Protocol):
         self._asked = False
         self.peer = ""
         self.turns = Turns(held)
+        self.arrivals = Arrivals(arriving)
 
     # --- the transport
 
@@ -133,6 +139,7 @@ class Connection(asyncio.Protocol):
         self._opened(self)
         self._unused_since = self._loop.time()
         self._timer = self._loop.call_later(self._bounds.keepalive, self._listen)
+        self._beginning = self._loop.call_later(BEGIN_SECONDS, self._begin)
         self._announce()
         self._flush()
 
@@ -258,7 +265,7 @@ class Connection(asyncio.Protocol):
                 self._open(event)
             case DataReceived(stream_id=number, data=data, flow_controlled_length=size):
                 if stream := self._streams.get(number):
-                    stream.context.feed(data, size)
+                    stream.feed(data, size)
                 else:
                     self.acknowledge(number, size)
             case StreamEnded(stream_id=number):
@@ -437,6 +444,7 @@ class Connection(asyncio.Protocol):
         """Of the calls and of the transport."""
         self._ended = True
         self._timer.cancel()
+        self._beginning.cancel()
         for stream in tuple(self._streams.values()):
             stream.lose()
         self._blocked.watch()
@@ -448,6 +456,12 @@ class Connection(asyncio.Protocol):
 
     def _log(self, reason: str) -> None:
         log.warning("connection.ended", peer=self.peer, reason=reason)
+
+    def _begin(self) -> None:
+        """Closes the connection of a peer that has not said what it speaks."""
+        if not self._frames.begun:
+            self._log("nothing was said")
+            self.abort()
 
     def _listen(self) -> None:
         """Tries the connection when nothing is heard, and closes one that nobody uses."""

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import grpc
 
 from gateway.a2a.errors import A2AError, InvalidRequest, TooManyMessages
-from gateway.grpc.headers import timeout
+from gateway.grpc.headers import LENGTH, length, timeout
 from gateway.grpc.messages import Incoming, parts
 from gateway.grpc.status import Status, status_of
 from gateway.grpc.turns import Turn
@@ -65,6 +65,10 @@ class Stream(Protocol):
         """Lets the caller send so many bytes more."""
         ...
 
+    def keep(self, size: int) -> None:
+        """So many bytes of the caller are kept, in all."""
+        ...
+
     def reset(self) -> None:
         """Ends the stream at once."""
         ...
@@ -79,12 +83,14 @@ class Context:
         found = dict(headers)
         self.path = found[b":path"].decode(errors="replace")
         self.metadata: Headers = [
-            (name, value.strip(b" \t")) for name, value in headers if name[:1] != b":" and name[-4:] != b"-bin"
+            (name, value.strip(b" \t"))
+            for name, value in headers
+            if name[:1] != b":" and name[-4:] != b"-bin" and name != LENGTH
         ]
         self.timeout = timeout(found)
         self._stream = stream
-        self._incoming = Incoming(largest)
-        self._untaken = 0
+        self._incoming = Incoming(largest, length(found))
+        self._untaken = self._kept = 0
         self._arrival: asyncio.Future[None] | None = None
         self._initial: Headers = _BEGIN
         self._begun = False
@@ -126,6 +132,7 @@ class Context:
             return
         self._incoming.feed(data)
         self._untaken += size
+        self._count()
         self._wake()
 
     def feed_end(self) -> None:
@@ -136,8 +143,22 @@ class Context:
         """The next message if it is there. Raises: PayloadTooLarge, EncodingNotSupported, InvalidRequest."""
         message = self._incoming.next()
         if message is not None:
+            self._count()
             self._take()
         return message
+
+    def keep(self, size: int) -> None:
+        """So many bytes of messages that have been read are kept still, and count as if they were being received."""
+        self._kept = size
+        self._count()
+
+    def _count(self) -> None:
+        if not self._ended:
+            self._stream.keep(self._kept + self._incoming.size)
+
+    def bound(self, largest: int) -> None:
+        """No message of the caller may have more bytes."""
+        self._incoming.largest = min(largest, self._incoming.largest)
 
     async def read(self) -> bytes | None:
         """The next message, None after the last. Raises: CallerGone, PayloadTooLarge, EncodingNotSupported, InvalidRequest."""
@@ -226,14 +247,20 @@ class Context:
 
 
 async def receive(context: Context) -> bytes:
-    """The one message of a call, whose caller sends no more. Raises: InvalidRequest, TooManyMessages, and as `Context.read`."""
+    """The one message of a call, whose caller sends no more; it is kept until `Context.keep` says otherwise.
+
+    Raises: InvalidRequest, TooManyMessages, and as `Context.read`.
+    """
     message = context.arrived()
-    if message is not None and context.complete:
-        return message
+    if message is not None:
+        context.keep(len(message))
+        if context.complete:
+            return message
     try:
         async with asyncio.timeout(_MESSAGE_TIMEOUT):
             if message is None:
                 message = await context.read()
+                context.keep(len(message or b""))
             further = None if message is None else await context.read()
     except TimeoutError:
         raise InvalidRequest(f"the message did not arrive within {_MESSAGE_TIMEOUT:g} s") from None

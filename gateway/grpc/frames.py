@@ -110,6 +110,11 @@ class Frames:
         self._latest = 0
         self._block = 0
 
+    @property
+    def begun(self) -> bool:
+        """Whether the peer has said that it speaks HTTP/2."""
+        return not self._preface
+
     def answered(self) -> None:
         """The gateway has taken a call or told the peer something, which it may answer."""
         self._empty.earn(_PER_ANSWER)

@@ -30,11 +30,19 @@ _broken = re.compile(rb"[\0\r\n]").search
 _TYPES = frozenset({b"application/grpc", b"application/grpc+proto"})
 
 
+LENGTH = b"content-length:"
+"""A name that no header can have, in the place of `content-length`."""
+
+_RENAMED = {b":status": b":response-status", b"content-length": LENGTH}
+_ONCE = frozenset({LENGTH, b"grpc-timeout", b"content-type"})
+_length = re.compile(rb"[0-9]{1,18}").fullmatch
+
+
 class Decoder(hpack.Decoder):
     """Keeps from h2 what it would end the connection for.
 
-    `content-length` says nothing that the messages do not say. A `:status` is that of a response; it is renamed, so that it is
-    refused as a name that is not known.
+    `content-length` is renamed, and looked at with the message. A `:status` is that of a response; it is renamed, so that it
+    is refused as a name that is not known.
     """
 
     def __init__(self) -> None:
@@ -42,9 +50,8 @@ class Decoder(hpack.Decoder):
 
     def decode(self, data: bytes, raw: bool = False) -> Iterable[hpack.HeaderTuple]:
         return [
-            hpack.HeaderTuple(b":response-status", each[1]) if each[0] == b":status" else each
+            hpack.HeaderTuple(_RENAMED[each[0]], each[1]) if each[0] in _RENAMED else each
             for each in super().decode(data, raw)
-            if each[0] != b"content-length"
         ]
 
 
@@ -67,7 +74,14 @@ def fault(headers: Headers) -> A2AError | None:
             found.add(name)
         else:
             named = True
-            if not _name(name):
+            if name in _ONCE:
+                if name in found:
+                    return _refused(name, "is given twice")
+                found.add(name)
+            if name == LENGTH:
+                if not _length(value):
+                    return _refused(name, "is not a number of bytes")
+            elif not _name(name):
                 return _refused(name, "is not the name of a header")
             if name in _OF_CONNECTION or (name == b"te" and value.strip().lower() != b"trailers"):
                 return _refused(name, "is not one of HTTP/2")
@@ -87,6 +101,12 @@ def timeout_fault(headers: dict[bytes, bytes]) -> A2AError | None:
     return _refused(b"grpc-timeout", "is not up to 8 digits and one of H, M, S, m, u and n")
 
 
+def length(headers: dict[bytes, bytes]) -> int | None:
+    """Bytes of the body, None where the caller does not say. The headers have no `fault`."""
+    said = headers.get(LENGTH)
+    return None if said is None else int(said)
+
+
 def timeout(headers: dict[bytes, bytes]) -> float | None:
     """Seconds, None where none is given. The headers have no `timeout_fault`."""
     said = headers.get(b"grpc-timeout")
@@ -94,4 +114,4 @@ def timeout(headers: dict[bytes, bytes]) -> float | None:
 
 
 def _refused(name: bytes, why: str) -> A2AError:
-    return InvalidRequest(f"the header {echo(name.decode('latin-1'))} {why}")
+    return InvalidRequest(f"the header {echo(name.rstrip(b':').decode('latin-1'))} {why}")

@@ -59,5 +59,6 @@ class HealthService:
 
 async def _service(context: Context) -> str:
     request, _ = _REQUEST.decode(await receive(context), depth=1)
+    context.keep(0)
     name: str = request.get("service", "")
     return name

@@ -46,11 +46,13 @@ def portions(messages: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
 class Incoming:
     """The bytes of a call, as they come. `begun` says that a message has been taken, `ended` that no more bytes come."""
 
-    __slots__ = ("_bytes", "_largest", "begun", "ended")
+    __slots__ = ("_bytes", "_left", "begun", "ended", "largest")
 
-    def __init__(self, largest: int) -> None:
+    def __init__(self, largest: int, length: int | None = None) -> None:
+        """`largest` is the number of bytes of the largest message, `length` that of all bytes, where it is known."""
         self._bytes = bytearray()
-        self._largest = largest
+        self._left = length
+        self.largest = largest
         self.begun = self.ended = False
 
     @property
@@ -60,18 +62,28 @@ class Incoming:
 
     def feed(self, data: bytes) -> None:
         self._bytes += data
+        if self._left is not None:
+            self._left -= len(data)
+
+    @property
+    def size(self) -> int:
+        """Bytes that have not been taken."""
+        return len(self._bytes)
 
     def next(self) -> bytes | None:
         """The first message that is complete, None where there is none yet.
 
-        Raises: PayloadTooLarge and EncodingNotSupported as soon as its prefix is there, InvalidRequest when it is cut off.
+        Raises: PayloadTooLarge and EncodingNotSupported as soon as its prefix is there, InvalidRequest when it is cut off, and
+        when there are more or fewer bytes than was said.
         """
+        if self._left is not None and (self._left < 0 or (self.ended and self._left)):
+            raise InvalidRequest("the header 'content-length' is not the size of the body")
         if len(self._bytes) >= _PREFIX.size:
             compressed, length = _PREFIX.unpack_from(self._bytes)
             if compressed:
                 raise EncodingNotSupported("compressed messages are not supported")
-            if length > self._largest:
-                raise PayloadTooLarge(f"the message has more than {self._largest} bytes")
+            if length > self.largest:
+                raise PayloadTooLarge(f"the message has more than {self.largest} bytes")
             end = _PREFIX.size + length
             if len(self._bytes) >= end:
                 message = bytes(memoryview(self._bytes)[_PREFIX.size : end])

@@ -18,7 +18,8 @@ from gateway.foundation.clock import Clock
 from gateway.foundation.forks import keep_from_copies
 from gateway.foundation.shutdown import ActiveCount, Drain
 from gateway.grpc import health, reflection
-from gateway.grpc.connection import Bounds, Connection
+from gateway.grpc.arrivals import Arriving
+from gateway.grpc.connection import BEGIN_SECONDS, Bounds, Connection
 from gateway.grpc.context import CallerGone, Context
 from gateway.grpc.health import HealthService
 from gateway.grpc.reflection import ReflectionService
@@ -34,6 +35,9 @@ _ENDED = Busy("The gateway is shutting down; ask again.", retry_after=1)
 
 _PUBLIC_CALLS = 1000
 """Open calls of those that need no credential, in the whole process."""
+
+_PUBLIC_MESSAGE = 2**12
+"""Bytes of their largest message, which has no more than a name."""
 
 _PREFIX = f"/{v1_0_proto.SERVICE}/"
 
@@ -61,6 +65,7 @@ class GrpcServer:
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
         self._held = Held()
+        self._arriving = Arriving()
         self._unconnected = asyncio.Event()
         keep_from_copies(self)
 
@@ -91,9 +96,19 @@ class GrpcServer:
             public = _public_calls(HealthService(ready, drain, blocked), ReflectionService(drain, blocked), clock)
             serve = partial(self._serve, _Calls(service, public))
             self._server = await asyncio.get_running_loop().create_server(
-                lambda: Connection(serve, tasks, self._bounds, self._held, self._connections.add, self._closed),
+                partial(
+                    Connection,
+                    serve,
+                    tasks,
+                    self._bounds,
+                    self._held,
+                    self._arriving,
+                    self._connections.add,
+                    self._closed,
+                ),
                 sock=self._socket,
                 ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else BEGIN_SECONDS,
             )
             try:
                 yield
@@ -167,6 +182,7 @@ def _public_calls(
 
 def _guarded(call: Call, clock: Clock, running: ActiveCount) -> Call:
     async def guarded(context: Context) -> None:
+        context.bound(_PUBLIC_MESSAGE)
         try:
             if running.count >= _PUBLIC_CALLS:
                 raise TooManyRequests("Too many health and reflection calls are open; try again later.", retry_after=1)

@@ -87,16 +87,14 @@ class A2AService:
         payload = await receive(context)
         dialect = dialects.negotiate(admitted.parameters.version(), _DIALECTS)
 
-        def read(dialect: Dialect) -> tuple[Method, Any]:
-            method = dialect.method(name)
-            return method, dialect.decode(method, v1_0_proto.params(method, payload, pipeline.depth))
+        found = await off_loop(len(payload) * _FIELDS, _read, dialect, name, payload, pipeline.depth)
+        del payload
+        context.keep(0)
 
         async with context.turn(reads=name in _READS) as turn:
             if name in _REPEATED:
                 turn.check()
-            outcome = await self._outcome(
-                context, pipeline.perform(admitted, dialect, read, size=len(payload) * _FIELDS)
-            )
+            outcome = await self._outcome(context, pipeline.perform(admitted, dialect, lambda _: found, size=0))
             active = ((dialect.extensions.decode(), ", ".join(outcome.extensions)),) if outcome.extensions else ()
             if outcome.stream is not None:
                 call = StreamedCall(context, outcome.stream, pipeline.streams, v1_0_proto.event, turn)
@@ -108,7 +106,8 @@ class A2AService:
             if turn.overfull:
                 raise too_many() if context.carried_out is None else context.carried_out()
             with turn.making(size):
-                message = b"" if result is None else await off_loop(size, dialect.encode, result)
+                async with turn.writing(size):
+                    message = b"" if result is None else await off_loop(size, dialect.encode, result)
             # As large as the message, which may be waited for.
             del outcome, result
             context.send_metadata(active)
@@ -133,6 +132,12 @@ class A2AService:
                 await outcome.stream.aclose()
             raise CallerGone
         return outcome
+
+
+def _read(dialect: Dialect, name: str, payload: bytes, depth: int) -> tuple[Method, Any]:
+    """The method of this name, and its request. Raises: A2AError."""
+    method = dialect.method(name)
+    return method, dialect.decode(method, v1_0_proto.params(method, payload, depth))
 
 
 def _task_of(result: Any) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from h2.errors import ErrorCodes
 
 from gateway.a2a.errors import A2AError, Busy
+from gateway.grpc.arrivals import TOO_MANY, Arrivals
 from gateway.grpc.context import CallerGone, Context
 from gateway.grpc.turns import Turn, Turns
 from gateway.http.reply import Headers
@@ -21,6 +22,7 @@ class Carrier(Protocol):
 
     peer: str
     turns: Turns
+    arrivals: Arrivals
 
     def headers(self, number: int, headers: Headers, *, last: bool) -> None:
         """Raises: CallerGone."""
@@ -50,6 +52,7 @@ class Stream:
 
     __slots__ = (
         "_carrier",
+        "_kept",
         "_last",
         "_loop",
         "_room",
@@ -73,6 +76,7 @@ class Stream:
         self._timer: asyncio.TimerHandle | None = None
         self.number = number
         self.peer = carrier.peer
+        self._kept = 0
         self.patience = self.moved_at = 0.0
         self.unsent: deque[memoryview] = deque()
 
@@ -117,11 +121,21 @@ class Stream:
     def taken(self, size: int) -> None:
         self._carrier.acknowledge(self.number, size)
 
+    def keep(self, size: int) -> None:
+        self._carrier.arrivals.hold(size - self._kept)
+        self._kept = size
+
     def reset(self) -> None:
         self._carrier.reset(self.number, ErrorCodes.CANCEL)
         self._close()
 
     # --- what the connection says
+
+    def feed(self, data: bytes, size: int) -> None:
+        """Of the call, and its size on the wire."""
+        self.context.feed(data, size)
+        if self._carrier.arrivals.refuses(self._kept):
+            self.stop(TOO_MANY)
 
     def send_more(self) -> None:
         self._carrier.send(self)
@@ -178,6 +192,7 @@ class Stream:
 
     def _close(self) -> None:
         self._drop()
+        self.keep(0)
         self._last = None
         # The call and its task know the stream: a circle of them would wait for the garbage collector.
         del self.context, self._task

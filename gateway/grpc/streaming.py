@@ -84,7 +84,8 @@ class StreamedCall:
                 self._context.carried_out = partial(_not_given, batch)
                 if self._turn.overfull:
                     raise _not_given(batch)
-            messages = [message for _, message in await translated(self._event, batch)]
+            async with self._turn.writing(sum(len(payload) for _, payload in batch)):
+                messages = [message for _, message in await translated(self._event, batch)]
             if messages and not begun:
                 begun = True
                 first = batch[0][0] if batch[0][0] is not None else resumed

@@ -7,11 +7,12 @@ A request of a hundred bytes may have an answer of many megabytes, which is in m
 import asyncio
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import Self
 
 from gateway.a2a.errors import A2AError, TooManyRequests, Unanswered
+from gateway.foundation.sizes import LARGE
 
 _READS = 16
 """Calls of one connection that only read, at once, from their begin until their answer is taken."""
@@ -29,8 +30,11 @@ _ALL_HELD = 2**28
 """The same in the whole process. Beyond, a connection begins a read when it has taken all, and one by one."""
 
 
-_MADE_AT_ONCE = 32
+_MADE_AT_ONCE = 8
 """Answers to what only reads, in the whole process, up to the moment at which they count as bytes."""
+
+_WRITTEN_AT_ONCE = 1
+"""Large answers that are being written, in the whole process: each may take six times the bytes that it is stored in, twice."""
 
 
 def too_many() -> A2AError:
@@ -51,11 +55,12 @@ def not_given(task: str | None) -> A2AError:
 class Held:
     """The bytes of messages that callers have still to take, in the whole process."""
 
-    __slots__ = ("making", "size")
+    __slots__ = ("making", "size", "writing")
 
     def __init__(self) -> None:
         self.size = 0
         self.making = asyncio.Semaphore(_MADE_AT_ONCE)
+        self.writing = asyncio.Semaphore(_WRITTEN_AT_ONCE)
 
     @property
     def full(self) -> bool:
@@ -113,6 +118,10 @@ class Turns:
             self._all.making.release()
             self.end()
             await self._wait()
+
+    def writing(self, size: int) -> AbstractAsyncContextManager[None]:
+        """Waits until an answer of so many bytes may be written, as long as the block runs."""
+        return self._all.writing if size > LARGE else nullcontext()
 
     def made(self) -> None:
         """The answer to what only reads counts as bytes now."""
@@ -183,6 +192,10 @@ class Turn:
         finally:
             # The answer itself counts from its first byte on: between the two nothing else begins.
             self._turns.drop(size)
+
+    def writing(self, size: int) -> AbstractAsyncContextManager[None]:
+        """Waits until an answer of so many bytes of JSON may be written, as long as the block runs."""
+        return self._turns.writing(size)
 
     @property
     def overfull(self) -> bool:

@@ -24,6 +24,7 @@ from gateway.a2a.wire.dialect import Dialect, Method
 from gateway.config.gateway import LimitsConfig
 from gateway.core.agents import Agent, Agents
 from gateway.foundation.clock import Clock
+from gateway.foundation.off_loop import off_loop
 from gateway.foundation.shutdown import Drain
 from gateway.foundation.sizes import LARGE
 from gateway.http.arrival import Arrival
@@ -153,8 +154,8 @@ class Pipeline:
     async def read_json(
         self, scope: Scope, receive: Receive, *, empty: Json = ..., depth: int | None = None
     ) -> Document:
-        """The body as JSON. `empty` is the value of a body without bytes. `depth` is its deepest nesting, None stands for
-        the limit of requests.
+        """The body as JSON. `empty` is the value of a body without bytes. `depth` is its deepest nesting, of any number of
+        values; None stands for the limits of requests.
 
         Raises: UnsupportedMediaType, PayloadTooLarge, ParseError, InvalidRequest when the body does not arrive.
         """
@@ -162,10 +163,8 @@ class Pipeline:
         body = await self.read_body(scope, receive)
         if not body and empty is not ...:
             return Document(body, empty)
-        depth = self.depth if depth is None else depth
-        if len(body) > LARGE:
-            return Document(body, await asyncio.to_thread(strict_json.decode, body, depth))
-        return Document(body, strict_json.decode(body, depth))
+        limits = (self.depth, strict_json.VALUES) if depth is None else (depth,)
+        return Document(body, await off_loop(len(body), strict_json.decode, body, *limits))
 
     async def read_body(self, scope: Scope, receive: Receive) -> bytes:
         """Raises: PayloadTooLarge, InvalidRequest when the body does not arrive."""
@@ -251,6 +250,7 @@ class Pipeline:
             idempotency_key=admitted.parameters.idempotency_key(self.limits),
             last_event_id=admitted.parameters.last_event_id(),
             version=dialect.version,
+            in_list=dialect.in_list,
             trace=trace,
             on_turn=None if traced is None else traced.brought,
         )

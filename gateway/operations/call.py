@@ -24,6 +24,8 @@ class OperationCall(msgspec.Struct, frozen=True):
     the caller names; extensions of other vendors identify the kind of client. `trace` has the meaning that it has in Accept;
     `on_turn` is told of the turn that the request has brought or answered, `on_task` of the ids of the task and the context
     that a message is in, also where it is a repeated one.
+    `in_list` is the number of bytes that a task takes
+    in a list; None: about as many as it is stored in.
     """
 
     agent: Agent
@@ -33,6 +35,7 @@ class OperationCall(msgspec.Struct, frozen=True):
     idempotency_key: str | None = None
     last_event_id: int | None = None
     version: str = "1.0"
+    in_list: Callable[[Task], int] | None = None
     trace: str | None = None
     on_turn: Callable[[TurnRun], None] | None = None
     on_task: Callable[[str, str], None] | None = None

@@ -39,8 +39,8 @@ from gateway.operations.task_reader import TaskReader
 from gateway.scheduling.runner import Runner
 
 _PAGE_SIZE = 50
-_PAGE_BYTES = 4 * 1024 * 1024
-"""A page ends with the task that brings it to this size."""
+_PAGE_BYTES = 2**22 - 2**12
+"""A page ends with the task that brings it to this size. Default clients of gRPC take 4 MiB, with the token."""
 _CANCEL_ATTEMPTS = 3
 _NOT_WAITED_FOR = (
     "The message was accepted, but its answer is not waited for here any more; sent again under the same "

@@ -1,6 +1,6 @@
 """Tasks as their callers see them, read from the turns of this process or from the ledger. Law: what is shown is stored."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import structlog
@@ -24,6 +24,9 @@ from gateway.scheduling.runner import Runner
 log = structlog.get_logger("gateway.operations.task_reader")
 
 _SETTLED = TERMINAL | INTERRUPTED
+
+_GROWTH = 6
+"""Times that a task may become larger on its way to a caller: `1,` is two bytes of JSON and eleven of protobuf."""
 
 _QUARANTINED: dict[str, Json] = {"quarantined": True}
 """Metadata of a task whose turn could not be ended: the output of that turn is left out."""
@@ -121,15 +124,20 @@ class TaskReader(msgspec.Struct, frozen=True):
         return [TurnOutput.stored(turn) for turn in turns] if turns[-1].ended else None
 
     async def page(self, call: OperationCall, listed: Sequence[ListedTask], limits: PageLimits) -> list[Task]:
-        """The tasks of a page, as many as fit. A task that cannot be read is shown without its turns."""
+        """The tasks of a page, as many as fit, stored and as the caller gets them. A task that cannot be read is shown without
+        its turns."""
         tasks: list[Task] = []
         room = limits.size
         for each in listed:
             task, size = await self._listed(each, limits)
             room -= size
             if tasks and room < 0:
+                room += size
                 break
             tasks.append(task)
+        stored = limits.size - room
+        if call.in_list is not None and stored * _GROWTH > limits.size:
+            tasks = await off_loop(stored * _GROWTH, _fitting, tasks, call.in_list, limits.size)
         if not call.shows_generations:
             return tasks
         return [call.shown(task, each.last_event) for task, each in zip(tasks, listed, strict=False)]
@@ -187,6 +195,17 @@ class TaskReader(msgspec.Struct, frozen=True):
         empty = Task(id=record.id, context_id=record.context_id, status=began)
         task = await off_loop(size, task_at, empty, turns, events, number)
         return call.shown(task, number), list(events[number:]), latest
+
+
+def _fitting(tasks: list[Task], in_list: Callable[[Task], int], room: int) -> list[Task]:
+    """The tasks up to the first that does not fit. One task is always there."""
+    for at, task in enumerate(tasks):
+        if room <= 0:
+            return tasks[:at]
+        room -= in_list(task)
+        if room < 0 and at:
+            return tasks[:at]
+    return tasks
 
 
 def _replay(

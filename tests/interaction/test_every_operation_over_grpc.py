@@ -7,7 +7,7 @@ from a2a.types import a2a_pb2
 from google.protobuf.json_format import ParseDict  # type: ignore[import-untyped]
 
 from gateway.a2a.model import StreamResponse
-from gateway.a2a.wire import v1_0
+from gateway.a2a.wire import v1_0, v1_0_proto
 from gateway.http.reply import reason
 from tests.gateway.grpc.calling import METHODS, details, in_json, refused, serving
 from tests.interaction.scripted import ScriptedOperations, ScriptedStream
@@ -33,6 +33,7 @@ async def test_an_operation_reaches_the_core_and_its_answer_the_caller(operation
 
     [(key, called, request)] = operations.calls
     assert (key, called.version, request) == (operation.key, "1.0", operation.request)
+    assert called.in_list is v1_0_proto.in_list
     kind = getattr(a2a_pb2, METHODS[operation.name].output_type.name, None)
     if kind is None:
         assert answers == [b""]

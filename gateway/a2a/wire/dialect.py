@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gateway.a2a.errors import A2AError
-from gateway.a2a.model import Json, Wire
+from gateway.a2a.model import Json, Task, Wire
 
 # Line ends for some readers of SSE that JSON does not escape. In UTF-8 these bytes have no other meaning.
 _LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
@@ -47,7 +47,8 @@ class Dialect(msgspec.Struct, frozen=True):
     `decode_query` reads a URL: the pairs of its query, and the fields (by proto name) of its path. `encode` writes a result.
     `event` writes an event from its number and the line of the log; None: as it is logged. `code` is the JSON-RPC code of an
     error. `extensions` is the header in which callers and the gateway name extensions. `refuses_in_stream` says that a caller
-    of a streaming method reads nothing but a stream, also where it is refused.
+    of a streaming method reads nothing but a stream, also where it is refused. `in_list` is the number of bytes that a task
+    takes in a list; None: about as many as it is stored in.
     """
 
     version: str
@@ -59,6 +60,7 @@ class Dialect(msgspec.Struct, frozen=True):
     code: Callable[[A2AError], int]
     extensions: bytes
     refuses_in_stream: bool = False
+    in_list: Callable[[Task], int] | None = None
 
 
 def line(value: object) -> bytes:

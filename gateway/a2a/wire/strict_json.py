@@ -14,6 +14,10 @@ from gateway.a2a.errors import ParseError, echo, invalid
 from gateway.a2a.model import Json
 
 MAX_INTEGER_DIGITS = 20
+VALUES = 250_000
+"""The most values of a request, arrays and objects counted twice. Each takes up to a hundred bytes of memory, and eleven of
+protobuf for its two of JSON; protobuf has a limit of the same kind."""
+
 _SPACE = " \t\n\r"
 
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
@@ -56,8 +60,10 @@ _decoder = json.JSONDecoder(
 )
 
 
-def decode(body: bytes, max_depth: int) -> Json:
-    """The value. Raises: ParseError."""
+def decode(body: bytes, max_depth: int, values: int | None = None) -> Json:
+    """The value. `values` is the most that it may hold, None stands for any number. Raises: ParseError."""
+    if values is not None and _marks(body) > values and _marks(_STRINGS.sub(b"", body)) > values:
+        raise ParseError(f"Invalid JSON payload: it has more than {values} values")
     # The number of brackets bounds the depth: counting is cheap and spares nearly every body the exact measure.
     if body.count(b"[") + body.count(b"{") > max_depth and _depth(body) > max_depth:
         raise ParseError(f"Invalid JSON payload: it is nested deeper than {max_depth} levels")
@@ -78,6 +84,10 @@ def decode(body: bytes, max_depth: int) -> Json:
         raise ParseError(f"Invalid JSON payload: it is no JSON from {where} on") from None
     except RecursionError:
         raise ParseError("Invalid JSON payload: it is nested too deeply") from None
+
+
+def _marks(body: bytes) -> int:
+    return body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
 def _depth(body: bytes) -> int:

@@ -29,6 +29,7 @@ from gateway.a2a.wire.protobuf import (
     Kind,
     Message,
     Procedure,
+    varint,
 )
 
 PACKAGE = "lf.a2a.v1"
@@ -354,6 +355,12 @@ def encode(result: Wire) -> bytes:
     return _RESULTS[type(result)].write(value)
 
 
+def in_list(task: model.Task) -> int:
+    """Bytes of a task as an item of a list."""
+    size = len(encode(task))
+    return 1 + len(varint(size)) + size
+
+
 def event(_number: int | None, payload: bytes) -> bytes:
     """A logged event as a StreamResponse. One that has many watchers is translated once."""
     return _event(payload) if len(payload) <= _REMEMBERED else _translated(payload)
@@ -370,5 +377,5 @@ def _translated(payload: bytes) -> bytes:
 _text_events = TextEvents(STREAM_RESPONSE, _ARTIFACT_UPDATE, _ARTIFACT, _PART)
 _event = lru_cache(maxsize=1024)(_translated)
 
-DIALECT = replace(v1_0.DIALECT, encode=encode, event=event)
+DIALECT = replace(v1_0.DIALECT, encode=encode, event=event, in_list=in_list)
 """Requests are decoded from their `params`."""

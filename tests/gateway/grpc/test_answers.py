@@ -41,7 +41,7 @@ GET_TASK, SEND_MESSAGE, STREAM, SUBSCRIBE = map(
 )
 ASKED = b"\x12\x06task-1"
 """A GetTaskRequest, or a SubscribeToTaskRequest."""
-CONFIG = b"\x1a\x06task-1\x22\x12https://example.com"
+CONFIG = b"\x1a\x06task-1\x22\x13https://example.com"
 """A TaskPushNotificationConfig."""
 ENDED = ("14", "The gateway is shutting down; ask again.")
 

@@ -467,6 +467,28 @@ async def test_a_peer_that_does_not_read_its_socket_loses_its_connection() -> No
     assert _ends(logs) == [("127.0.0.1", "the socket is not read")]
 
 
+@pytest.mark.parametrize("said", [b"", PREFACE[:10]], ids=["nothing", "half"])
+async def test_a_peer_that_does_not_say_what_it_speaks_is_not_waited_for(
+    said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "BEGIN_SECONDS", 0.1)
+    with capture_logs() as logs:
+        async with serving() as served, asyncio.timeout(20):
+            reading, writing = await asyncio.open_connection("127.0.0.1", served.port)
+            writing.write(said)
+            while await _more(reading):
+                pass
+            writing.close()
+    assert _ends(logs) == [("127.0.0.1", "nothing was said")]
+
+
+async def _more(reading: asyncio.StreamReader) -> bytes:
+    try:
+        return await reading.read(2**16)
+    except ConnectionError:
+        return b""
+
+
 async def test_a_silent_peer_is_asked_and_then_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_ANSWER_SECONDS", 0.1)
     with capture_logs() as logs:

@@ -11,6 +11,7 @@ from tests.gateway.grpc.raw import (
     DATA,
     END_STREAM,
     GOAWAY,
+    HELLO,
     NO_ERROR,
     PING,
     RST_STREAM,
@@ -45,13 +46,12 @@ def fields(*further: tuple[str, str]) -> bytes:
         fields(("x-a", "")),
         fields(("host", "elsewhere.example")),
         fields(("x-a", "x" * 60_000)),
-        fields(("content-length", "3")),
-        fields(("content-length", "-3"), ("content-length", "x")),
+        fields(("content-length", str(len(HELLO) + 5))),
         fields(("te", "Trailers")),
         fields(("cookie", "a=b"), ("cookie", "c=d")),
         fields(("x-\N{GREEK SMALL LETTER ALPHA}"[:2] + "a", "\N{GREEK SMALL LETTER ALPHA}")),
     ],
-    ids=["trailing", "leading", "empty", "host", "long", "length", "lengths", "te", "cookies", "unicode"],
+    ids=["trailing", "leading", "empty", "host", "long", "length", "te", "cookies", "unicode"],
 )
 async def test_odd_metadata_are_those_of_a_call(sent: bytes) -> None:
     async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
@@ -70,6 +70,10 @@ async def test_odd_metadata_are_those_of_a_call(sent: bytes) -> None:
         (fields(("", "v")), ("3", "the header '' is not the name of a header")),
         (fields(("x-a", "v\r\nx-b: w")), ("3", "the header 'x-a' has a value of more than one line")),
         (fields(("x-a", "v\0")), ("3", "the header 'x-a' has a value of more than one line")),
+        (fields(("content-length", "-3")), ("3", "the header 'content-length' is not a number of bytes")),
+        (fields(("content-length", "3"), ("content-length", "3")), ("3", "the header 'content-length' is given twice")),
+        (fields(("grpc-timeout", "1S"), ("grpc-timeout", "2S")), ("3", "the header 'grpc-timeout' is given twice")),
+        (fields(("content-type", "application/grpc")), ("3", "the header 'content-type' is given twice")),
         (fields((":path", "/")), ("3", "the header ':path' stands where it must not")),
         (block(3, [*PSEUDO, PSEUDO[0], *PLAIN]), ("3", "the header ':method' stands where it must not")),
         (block(3, [(":status", "100"), *PSEUDO, *PLAIN]), ("3", "the header ':response-status' stands where it must not")),
@@ -80,7 +84,8 @@ async def test_odd_metadata_are_those_of_a_call(sent: bytes) -> None:
         (fields(*[(f"x-{number}", "y" * 100) for number in range(500)]), ("8", "the metadata have more than 65536 bytes")),
     ],
     ids=[
-        *("connection", "encoding", "te", "capitals", "blank", "nameless", "lines", "zero", "late", "twice", "response"),
+        *("connection", "encoding", "te", "capitals", "blank", "nameless", "lines", "zero"),
+        *("length", "lengths", "deadlines", "types", "late", "twice", "response"),
         *("path", "scheme", "method", "size", "number"),
     ],
 )  # fmt: skip
@@ -98,6 +103,19 @@ async def test_headers_that_are_no_calls_are_refused_and_the_other_calls_go_on(
         assert await ends(peer, 5)
         assert not stream.closed.is_set()
         assert connection_of(served)._http.open_inbound_streams == 1
+
+
+@pytest.mark.parametrize("length", [len(HELLO) + 4, len(HELLO) + 6])
+@pytest.mark.parametrize("apart", [False, True])
+async def test_a_body_of_another_size_than_was_said_is_refused_and_the_other_calls_go_on(
+    length: int, apart: bool
+) -> None:
+    async with serving() as served, raw_peer(served.port) as peer, asyncio.timeout(20):
+        body = message(3, flags=0) + frame(DATA, END_STREAM, 3) if apart else message(3)
+        peer.send(fields(("content-length", str(length))) + body + request(5, SEND_MESSAGE))
+        assert await status(peer, 3) == ("3", "the header 'content-length' is not the size of the body")
+        assert (await status(peer, 5))[0] == "0"
+    assert len(served.operations.calls) == 1
 
 
 async def test_the_size_of_headers_is_announced() -> None:

@@ -196,3 +196,17 @@ async def test_in_a_full_process_a_connection_begins_when_it_has_taken_all() -> 
         calls.turns.hold(1)
         await calls.call("work", reads=False)
         assert calls.begun == ["a", "work"]
+
+
+async def test_large_answers_are_written_one_by_one_in_the_whole_process() -> None:
+    held = Held()
+    async with calling(held) as one, calling(held) as other:
+        first, second = one.turns.turn(reads=True), other.turns.turn(reads=False)
+        async with first.writing(2 * MIB):
+            async with other.turns.turn(reads=True).writing(MIB):
+                pass
+            waiting = asyncio.ensure_future(second.writing(2 * MIB).__aenter__())  # noqa: TID251
+            await settled()
+            assert not waiting.done()
+        await settled()
+        assert waiting.done()

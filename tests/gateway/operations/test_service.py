@@ -35,6 +35,7 @@ from gateway.a2a.model import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
+from gateway.a2a.wire import v1_0_proto
 from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.engine.fanout import StreamLimits
 from gateway.ledger.calls import Complete
@@ -443,6 +444,23 @@ async def test_a_page_ends_early_where_its_tasks_are_large_and_the_next_one_goes
     assert [task for page_ in pages for task in page_] == [task.id for task in reversed(sent)]
     assert [len(page_) for page_ in pages] == [1, 1, 2, 2, 1]
     assert len((await core.list(history_length=0)).tasks) == 7
+
+
+async def test_a_page_ends_by_the_size_that_the_binding_writes(core: Core) -> None:
+    """A number of 2 bytes in JSON has 11 in protobuf."""
+    core.agent(ScriptedAdapter(G, otherwise=lambda _: says("a")))
+    numbers = Part(data=[1] * 100_000)
+    request = SendMessageRequest(message=replace(message("hi"), parts=(numbers,)))
+    for index in range(8):
+        sent = replace(request, message=replace(request.message, message_id=f"m{index}"))
+        await core.operations.send_message(core.call(), sent)
+    call = replace(core.call(), in_list=v1_0_proto.in_list)
+    pages = [await core.list(call)]
+    while token := pages[-1].next_page_token:
+        pages.append(await core.list(call, page_token=token))
+    assert [len(page.tasks) for page in pages] == [3, 3, 2]
+    assert all(len(v1_0_proto.encode(page)) < 4 * 1024 * 1024 for page in pages)
+    assert len((await core.list()).tasks) == 8
 
 
 async def test_a_page_ends_early_where_a_paused_task_has_a_large_log(core: Core) -> None:

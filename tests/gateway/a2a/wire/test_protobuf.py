@@ -1,12 +1,13 @@
 """The codec next to protobuf's own library with the classes of a2a-sdk: the same bytes mean the same to both."""
 
 import struct
+import tracemalloc
 from typing import Any
 
 import msgspec
 import pytest
 from a2a.types import a2a_pb2
-from google.protobuf import json_format  # type: ignore[import-untyped]
+from google.protobuf import json_format, struct_pb2  # type: ignore[import-untyped]
 from google.protobuf.descriptor import Descriptor, FieldDescriptor  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from hypothesis import given
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from gateway.a2a import model
 from gateway.a2a.errors import InvalidParams, ParseError
 from gateway.a2a.wire import v1_0, v1_0_proto
-from gateway.a2a.wire.protobuf import VALUES, Enumeration, Field, Message
+from gateway.a2a.wire.protobuf import VALUE, VALUES, Enumeration, Field, Message
 from gateway.a2a.wire.v1_0_proto import PROCEDURES, SERVICE
 
 DEPTH = 100
@@ -445,3 +446,30 @@ def test_every_result_of_a_method_can_be_written() -> None:
         official = generated(type(result).__name__).FromString(v1_0_proto.encode(result))
         written = msgspec.json.decode(v1_0.encode(result))
         assert official == json_format.ParseDict(written, generated(type(result).__name__)())
+
+
+LONG = (
+    [1, 2.5, -3] * 3000,
+    [*range(9000), "x", True],
+    [{"a": [1]}, [], {}] * 3000,
+    {f"key-{index}": index for index in range(9000)},
+    [[1.5] * 9, [1] * 7, [True] * 9],
+)
+
+
+@pytest.mark.parametrize("data", LONG, ids=["numbers", "mixed", "objects", "members", "short"])
+def test_long_data_are_what_the_library_reads(data: Any) -> None:
+    found = struct_pb2.Value.FromString(VALUE.write(data))
+
+    assert json_format.MessageToDict(found) == data
+
+
+def test_numbers_are_written_in_little_more_memory_than_they_have_bytes() -> None:
+    data = [1] * 500_000
+    tracemalloc.start()
+    size = len(VALUE.write(data))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert size == 500_000 * 11 + 5
+    assert most < 3 * size

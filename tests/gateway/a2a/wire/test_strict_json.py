@@ -105,3 +105,12 @@ def test_unsafe_text_is_named(body: bytes, field: str, what: str) -> None:
         strict_json.check_text(body, strict_json.decode(body, 100))
 
     assert [(v.field, v.description) for v in caught.value.violations] == [(field, f"must not contain {what}")]
+
+
+@pytest.mark.parametrize("text", ['"' + "[,{" * 10 + '"', "[" + "1," * 8 + "1]", "[[],[],[],[],[]]"])
+def test_so_many_values_are_read_and_one_more_is_not(text: str) -> None:
+    assert strict_json.decode(text.encode(), 100, values=10) == json.loads(text)
+
+    more = f'{{"a":{text},"b":1,"c":[1,2,3,4,5,6,7,8]}}'
+    with pytest.raises(ParseError, match="Invalid JSON payload: it has more than 10 values"):
+        strict_json.decode(more.encode(), 100, values=10)

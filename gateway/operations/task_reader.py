@@ -106,6 +106,13 @@ class TaskReader(msgspec.Struct, frozen=True):
             events = await self.ledger.events(record.id, record.last_event)
             size = sum(len(payload) for _, payload in events)
             number, current = await off_loop(size, _replay, outputs[-1], turns[-1], events, (number, current))
+            if (
+                events
+                and current.state in _SETTLED
+                and (await self.record(call, task_id)).last_event != record.last_event
+            ):
+                # The turn has ended between the two reads, and its record has what the log has not, such as its tokens.
+                return await self.stored(call, task_id, history_length)
         return assemble(record.id, record.context_id, current, outputs, history_length=history_length), number
 
     async def _quarantined(self, call: OperationCall, task_id: str) -> tuple[Task, int] | None:

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from gateway.a2a.model import Message, Part, Role, TaskState
 from gateway.ledger.admin.contexts import PlaceKind, ThreadTurn
+from gateway.ledger.admin.reads import PREVIEW
 from gateway.ledger.admin.timelines import Body, BodyKey, EventLine, Timeline
 from gateway.ledger.admin.upkeep import (
     CallTime,
@@ -174,7 +175,7 @@ class AdminTaskTests:
         )
         found = await ledger.admin.previews("acme", keys)
         same({*found}, {*keys[:4]})
-        same([len(found[key].text) for key in keys[:2]], [200, 7])
+        same([len(found[key].text) for key in keys[:2]], [PREVIEW, 7])
         require("let me add" in found[keys[2]].text, f"found {found[keys[2]]}")
         same(await ledger.admin.previews("acme", ()), {})
 

@@ -138,7 +138,7 @@ async def test_a_read_that_was_overtaken_shows_one_moment(core: Core) -> None:
     assert await core.get(asked.id) == done
 
 
-async def test_a_turn_of_another_process_that_ended_during_a_read_is_shown_to_its_end(tmp_path: Path) -> None:
+async def test_a_turn_of_another_process_that_ended_during_a_read_is_shown_with_what_came_behind_it(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     async with running_core(path, prefix="one") as one, running_core(path, prefix="two") as two:
         pause = Pause()
@@ -152,10 +152,9 @@ async def test_a_turn_of_another_process_that_ended_during_a_read_is_shown_to_it
             await soon(reading.reached.wait())
             pause.go.set()
             await soon(one.runner.idle())
-            asks = await one.get(asked.id)
-            await one.send("blue", task=asked.id)
+            done = await one.send("blue", task=asked.id)
             reading.go.set()
-        assert got.result() == asks
+        assert got.result() == done
 
 
 async def test_a_subscriber_whose_read_was_overtaken_misses_nothing(core: Core) -> None:
@@ -222,3 +221,22 @@ async def test_an_unreadable_database_is_an_error(core: Core) -> None:
         with pytest.raises(LedgerUnavailable):
             await reading
     assert not core.fanout.open(task.id).watched
+
+
+async def test_a_read_during_which_the_turn_ends_in_another_process_shows_its_tokens(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    async with running_core(path, prefix="one") as here, running_core(path, prefix="two") as there:
+        pause = Pause()
+        tokens = {"input_tokens": 3, "output_tokens": 4}
+        here.agent(ScriptedAdapter(G, [TextDelta("a"), pause, CallCompleted(usage=tokens)]))
+        there.agent(ScriptedAdapter(G))
+        task = await here.send("1", at_once=True)
+        await soon(pause.reached.wait())
+        reading = there.ledger.slow_read("whole_task")
+        async with asyncio.TaskGroup() as group:
+            got = group.create_task(there.get(task.id))
+            await soon(reading.reached.wait())
+            pause.go.set()
+            await soon(here.runner.idle())
+            reading.go.set()
+        assert got.result() == await there.get(task.id)

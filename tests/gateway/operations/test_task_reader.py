@@ -138,7 +138,9 @@ async def test_a_read_that_was_overtaken_shows_one_moment(core: Core) -> None:
     assert await core.get(asked.id) == done
 
 
-async def test_a_turn_of_another_process_that_ended_during_a_read_is_shown_with_what_came_behind_it(tmp_path: Path) -> None:
+async def test_a_turn_of_another_process_that_ended_during_a_read_is_shown_with_what_came_behind_it(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "ledger.db"
     async with running_core(path, prefix="one") as one, running_core(path, prefix="two") as two:
         pause = Pause()

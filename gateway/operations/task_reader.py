@@ -134,15 +134,13 @@ class TaskReader(msgspec.Struct, frozen=True):
         """The tasks of a page, as many as fit, stored and as the caller gets them. A task that cannot be read is shown without
         its turns."""
         tasks: list[Task] = []
-        room = limits.size
+        stored = 0
         for each in listed:
             task, size = await self._listed(each, limits)
-            room -= size
-            if tasks and room < 0:
-                room += size
+            if tasks and stored + size > limits.size:
                 break
+            stored += size
             tasks.append(task)
-        stored = limits.size - room
         if call.in_list is not None and stored * _GROWTH > limits.size:
             tasks = await off_loop(stored * _GROWTH, _fitting, tasks, call.in_list, limits.size)
         if not call.shows_generations:

@@ -1,7 +1,7 @@
 """Plug-ins by entry-point name: adapters and targets by the `type` of an agent, tool sources by their own `type`, ledgers by
 the scheme of a storage URL. Law: a plug-in is loaded at its first use."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
@@ -142,14 +142,14 @@ def _installed_shorthand(kind: str) -> InstalledShorthand:
 
 
 @cache
-def _installed() -> EntryPoints:
-    """Read once, because it opens a file of every installed package."""
-    return entry_points()
+def _installed() -> Callable[..., EntryPoints]:
+    """Chooses among the entry points of all packages, which are read once: that opens a file of each package."""
+    return entry_points().select
 
 
 @cache
 def _entries(group: str) -> dict[str, tuple[EntryPoint, ...]]:
-    found = _installed().select(group=group)
+    found = _installed()(group=group)
     return {name: tuple(found.select(name=name)) for name in found.names}
 
 

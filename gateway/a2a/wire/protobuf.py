@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
-from itertools import batched
+from itertools import islice
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 import msgspec
@@ -541,7 +541,8 @@ def _in_blocks(items: Collection[T], write: Callable[[Collection[T]], bytes | by
     if len(items) <= _BLOCK:
         return write(items)
     out = bytearray()
-    for block in batched(items, _BLOCK):
+    rest = iter(items)
+    while block := tuple(islice(rest, _BLOCK)):
         out += write(block)
     return out
 

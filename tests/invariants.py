@@ -32,6 +32,7 @@ def violations(path: Path, *, settled: bool = True) -> list[str]:
         found = [
             *_owners(rows),
             *_handles(rows),
+            *_doubts(rows),
             *_tool_calls(rows),
             *_items(rows),
             *_generations(rows),
@@ -95,6 +96,15 @@ def _handles(rows: Rows) -> Iterator[str]:
             end = None if row["epoch"] > 1 else back
         if row["handle"] not in (end, back):
             yield f"I3: thread {row['id']} stands at {row['handle']}, its last call at {ends.get(row['id'])}"
+
+
+def _doubts(rows: Rows) -> Iterator[str]:
+    for row in rows(
+        "SELECT thread.id FROM thread JOIN turn ON turn.thread = thread.id JOIN service_call ON service_call.turn = turn.id"
+        " WHERE thread.state = 'unsynced' GROUP BY thread.id HAVING max(turn.number)"
+        " > coalesce(max(CASE WHEN service_call.status = 'unknown' THEN turn.number END), 0)"
+    ):
+        yield f"I16: thread {row['id']} went on behind a call of unknown outcome that was not looked up"
 
 
 def _tool_calls(rows: Rows) -> Iterator[str]:

@@ -17,6 +17,7 @@ DAMAGE = {
     "a chain that was forked": ("I3", "UPDATE service_call SET handle_in = NULL WHERE handle_in = 'r1'"),
     "a handle that moved alone": ("I3", "UPDATE thread SET handle = 'r9' WHERE storage_owner = 'backend'"),
     "a handle where there is none": ("I1", "UPDATE service_call SET handle_in = 'r1'"),
+    "a thread that went on in doubt": ("I16", "UPDATE thread SET state = 'unsynced'"),
     "a tool call without an outcome": (
         "I4",
         "UPDATE tool_call SET status = 'running', outcome = NULL WHERE name = 'one'",

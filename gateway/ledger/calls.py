@@ -55,7 +55,8 @@ class NewToolCall(msgspec.Struct, frozen=True):
 
 
 class Prepare(msgspec.Struct, frozen=True):
-    """C2: the holder of the thread's lease is about to make a service call."""
+    """C2: the holder of the thread's lease is about to make a service call. The first of a turn takes the lease, and conflicts
+    on a thread that is unsynced."""
 
     thread: str
     generation: int

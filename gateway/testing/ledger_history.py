@@ -237,6 +237,15 @@ class HistoryTests:
         thread = await ledger.thread("thread-1")
         require(thread is not None and not thread.unsynced, f"found {thread!r}, not a synced thread")
 
+    async def test_an_unsynced_thread_takes_no_call_before_it_is_looked_up(self, ledger: Ledger) -> None:
+        cancelled = replace(_ENDED, status="cancelled", state=TaskState.CANCELED)
+        await ledger.commit(ACCEPT, PREPARE, NameCall("call-1", "resp-1"), cancelled, _next(2))
+        await ledger.commit(MarkUnsynced("thread-1", "turn-1"))
+        with pytest.raises(Conflict):
+            await ledger.commit(_prepare(2, 1, None))
+        await ledger.commit(MarkSynced("thread-1", 1), _prepare(2, 1, None))
+        require(await ledger.latest_call("turn-2") is not None, "the call was not prepared")
+
     # --- turns that do not count
 
     async def test_what_has_not_ended_before_a_turn_is_displaced_and_nothing_else(self, ledger: Ledger) -> None:

@@ -6,15 +6,21 @@ from gateway.ledger.leases import TRIES
 from storage.schema.tables import process, task, thread, turn, turn_note
 from storage.sql.fragments import ONE, ZERO, Write, given, lapsed, lesser, matches, there_is, upsert, word
 
-TAKE_LEASE = Write(
-    "take the thread's lease",
+_TAKE_LEASE = (
     update(thread)
     .where(
         matches(thread, id="thread", generation="generation"),
         or_(thread.c.lease_holder.is_(None), matches(thread, lease_holder="holder"), lapsed(thread.c.lease_until)),
     )
-    .values(**given("lease_until", lease_holder="holder"), generation=thread.c.generation + ONE),
+    .values(**given("lease_until", lease_holder="holder"), generation=thread.c.generation + ONE)
 )
+
+TAKE_LEASE = Write("take the thread's lease", _TAKE_LEASE)
+
+TAKE_SYNCED = Write(
+    "take the lease of a thread whose calls are all known", _TAKE_LEASE.where(thread.c.state != word("unsynced"))
+)
+"""A call in doubt changes nothing of its thread but the state: a turn that looked at the thread before has to look again."""
 
 KEEP_LEASE = Write(
     "keep the thread's lease",

@@ -67,7 +67,7 @@ def prepare(point: Prepare) -> list[Step]:
     takes_lease = point.round == 0 and point.attempt == 0
     values = parameters(point, base_generation=point.generation + takes_lease)
     steps: list[Step] = [
-        (compiled.TAKE_LEASE if takes_lease else compiled.KEEP_LEASE, values),
+        (compiled.TAKE_SYNCED if takes_lease else compiled.KEEP_LEASE, values),
         (compiled.RUN_TURN, values),
         (compiled.NEW_CALL, values),
     ]

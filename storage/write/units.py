@@ -197,7 +197,7 @@ _CONVERTED: dict[type[CommitPoint], Callable[[Any], list[Step]]] = {
 _Once = dict[Statement, Values | None]
 """The parameters of each statement. The value is None when the unit has a statement several times."""
 
-_LEASED = frozenset((compiled.TAKE_LEASE, compiled.KEEP_LEASE))
+_LEASED = frozenset((compiled.TAKE_LEASE, compiled.TAKE_SYNCED, compiled.KEEP_LEASE))
 
 
 def merged(steps: list[Step]) -> list[Step]:
@@ -214,7 +214,7 @@ def merged(steps: list[Step]) -> list[Step]:
 
 def _begun(steps: _Once) -> list[Statement]:
     """A turn that begins with its acceptance, on a new thread: no other process can have its lease or wait there."""
-    thread, lease = steps.get(compiled.NEW_THREAD), steps.get(compiled.TAKE_LEASE)
+    thread, lease = steps.get(compiled.NEW_THREAD), steps.get(compiled.TAKE_SYNCED)
     turn, run = steps.get(compiled.NEW_TURN), steps.get(compiled.RUN_TURN)
     if thread is None or lease is None or turn is None or run is None:
         return []
@@ -222,7 +222,7 @@ def _begun(steps: _Once) -> list[Statement]:
     turn["started_at"] = run["now"]
     thread["lease_holder"], thread["lease_until"] = lease["holder"], lease["lease_until"]
     thread["generation"] = run["base_generation"]
-    return [compiled.TAKE_LEASE, compiled.RUN_TURN]
+    return [compiled.TAKE_SYNCED, compiled.RUN_TURN]
 
 
 def _released(steps: _Once) -> list[Statement]:

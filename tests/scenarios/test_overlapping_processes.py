@@ -29,12 +29,14 @@ from gateway.ports.adapter import (
     TextDelta,
     ToolCallReady,
 )
+from gateway.ports.capabilities import Tail
 from gateway.ports.conversation import CallItem, OutputItem, Ownership, StorageOwner, UserItem
 from gateway.ports.tools import SourceTool, ToolDeclaration, ToolOutput, ToolRun
 from gateway.scheduling.leases import LeaseTimes
 from tests.invariants import violations
 from tests.support.core import Core, query, running_core, soon, until
 from tests.support.scripted import BR, BS, G, Pause, Script, ScriptedAdapter, in_words, says
+from tests.support.unknown_calls import TailAdapter
 
 ALL = pytest.mark.parametrize("ownership", [G, BR, BS], ids=["G", "BR", "BS"])
 QUICK = LeaseTimes(0.5)
@@ -249,6 +251,33 @@ async def test_136_a_thread_that_another_process_catches_up_between_two_reads_is
         asked = core.ledger.answer_read("history", ())
         task = await soon(core.send("2", context="c"))
         assert (asked.is_set(), task.status.state) == (True, TaskState.COMPLETED)
+    assert violations(path) == []
+
+
+async def test_136_a_call_of_another_process_that_comes_in_doubt_behind_the_look_at_its_thread_is_looked_up(
+    tmp_path: Path,
+) -> None:
+    path, pause = tmp_path / "ledger.db", Pause()
+    cut = AdapterError(ErrorClass.INTERRUPTED, "the stream was cut")
+    adapter = TailAdapter(says("b", "c"), found=[Tail(1, (TextDelta("a"), CallCompleted("c")))])
+    async with (
+        running_core(path, prefix="one", lease=QUICK) as one,
+        running_core(path, prefix="two", lease=QUICK) as two,
+    ):
+        one.agent(TailAdapter([CallStarted("c"), TextDelta("a"), pause, cut]))
+        two.agent(adapter)
+        await one.send("1", context="c", at_once=True)
+        await soon(pause.reached.wait())
+        looking = two.ledger.slow_read("thread")
+        second = await two.send("2", context="c", at_once=True)
+        await soon(looking.reached.wait())
+        pause.go.set()
+        await until(lambda: query(path, "SELECT state, lease_holder FROM thread") == [("unsynced", None)])
+        looking.go.set()
+        await soon(two.runner.idle())
+        assert (await two.get(second.id)).status.state is TaskState.COMPLETED
+    assert len(adapter.asked) == 1
+    assert query(path, "SELECT state FROM thread") == [("open",)]
     assert violations(path) == []
 
 

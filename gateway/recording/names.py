@@ -1,9 +1,6 @@
-"""Members, parameters and shapes that are known by their names: those of a secret, those that only a backend can read, and
-declarations. Law: pure."""
+"""Members and parameters known by their names: those of a secret, and those that only a backend can read. Law: pure."""
 
 import re
-
-from gateway.a2a.model import Json
 
 _SECRETS = frozenset(
     {"assertion", "authorization", "clientassertion", "cookie", "credential", "credentials", "jwt", "passwd", "pwd"}
@@ -43,31 +40,3 @@ def names_sealed(name: str) -> bool:
 
 def plain_name(name: str) -> str:
     return "".join(filter(str.isalnum, name)).lower()
-
-
-def is_declaration(value: dict[str, Json]) -> bool:
-    """Whether it declares what may be called, and is no call: a tool with the schema of its arguments, a schema, a card."""
-    match value:
-        case {"name": str(), "skills": list(), "capabilities": dict()}:
-            return True
-        case {"type": "function", "function": {"name": str(), "arguments": _}}:
-            return False
-        case {"type": "function", "function": {"name": str()}}:
-            return True
-        case (
-            {"name": str(), "parameters": dict(schema)}
-            | {"name": str(), "inputSchema": dict(schema)}
-            | {"name": str(), "input_schema": dict(schema)}
-            | {"name": str(), "parametersJsonSchema": dict(schema)}
-        ):
-            return not schema or _is_schema(schema)
-    return _is_schema(value)
-
-
-def _is_schema(value: dict[str, Json]) -> bool:
-    match value:
-        case {"type": str(kind)} if kind.lower() == "object":
-            return isinstance(value.get("properties", {}), dict)
-        case {"properties": dict(members)}:
-            return bool(members) and all(isinstance(member, dict | bool) for member in members.values())
-    return False

@@ -8,9 +8,9 @@ import msgspec
 
 from gateway.a2a.model import Json
 from gateway.a2a.redaction import DEEPEST, MASK, JsonPath, Places, Walk, assignment_of, value_at
+from gateway.recording.declarations import Part, Parts, parts_of, parts_of_schema
 from gateway.recording.names import (
     NOTABLE,
-    is_declaration,
     names_sealed,
     names_secret,
     names_secret_parameter,
@@ -46,8 +46,9 @@ class RecordingWalk(Walk):
 
     def value(self, value: Json, places: Places, depth: int) -> Json:
         if isinstance(value, dict):
-            if is_declaration(value):
-                return value
+            parts = parts_of(value)
+            if parts is not None and len(self._open(places)) == len(places):
+                return self._declaration(value, parts, places, depth)
             value = self._by_names(value)
         if places:
             return super().value(value, places, depth)
@@ -77,6 +78,57 @@ class RecordingWalk(Walk):
                 pattern = re.compile(assignment_of(name).pattern, re.IGNORECASE)
                 text = self._given(text, pattern, lambda _: True)
         return text
+
+    # --- declarations
+
+    def _declaration(self, value: dict[str, Json], parts: Parts, places: Places, depth: int) -> Json:
+        """Its parts stay as they are, also where a path leads to the description of a value."""
+        if depth > DEEPEST:
+            return self.mask(places)
+        places = self._open(places)
+        masked: dict[str, Json] = {}
+        for name, member in value.items():
+            part = parts.get(name)
+            if part is Part.WORDS:
+                masked[name] = member
+            elif part is Part.DECLARATION and isinstance(member, dict):
+                masked[name] = self._declaration(member, parts_of(member, within=True) or {}, places, depth + 1)
+            elif part is Part.SCHEMA:
+                masked[name] = self._schema(member, self._below(places, name), depth + 1)
+            elif part is Part.SCHEMAS and isinstance(member, dict):
+                masked[name] = self._schemas(member, self._below(places, name), depth + 1)
+            else:
+                masked |= self._other(name, member, places, depth)
+        return masked
+
+    def _schemas(self, value: dict[str, Json], places: Places, depth: int) -> Json:
+        if depth > DEEPEST:
+            return self.mask(places)
+        places = self._open(places)
+        masked: dict[str, Json] = {}
+        for name, member in value.items():
+            if isinstance(member, bool) or (isinstance(member, dict) and parts_of_schema(member) is not None):
+                masked[name] = self._schema(member, self._below(places, name), depth + 1)
+            else:
+                masked |= self._other(name, member, places, depth)
+        return masked
+
+    def _other(self, name: str, member: Json, places: Places, depth: int) -> dict[str, Json]:
+        """A member that is no part."""
+        [named] = self._by_names({name: member}).values()
+        return {self._name(name, places, depth): self.value(named, self._below(places, name), depth + 1)}
+
+    def _open(self, places: Places) -> Places:
+        """Those of paths that lead on."""
+        return tuple(place for place in places if place[1] < len(self._steps[place[0]]))
+
+    def _schema(self, value: Json, places: Places, depth: int) -> Json:
+        if isinstance(value, list) and depth <= DEEPEST:
+            return [self._schema(item, places, depth + 1) for item in value]
+        parts = parts_of_schema(value) if isinstance(value, dict) else None
+        if isinstance(value, dict) and parts is not None:
+            return self._declaration(value, parts, places, depth)
+        return self.value(value, places, depth)
 
     # --- names
 

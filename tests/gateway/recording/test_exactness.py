@@ -38,6 +38,39 @@ def test_a_declaration_is_recorded_as_it_is(redact: str, declared: object) -> No
     assert Masks(Secrets(), [json_path(redact)]).json(text) == text
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"type": "object", "password": "hunter2"},
+        {"type": "object", "data": {"password": "hunter2"}},
+        {"type": "object", "title": "Ada", "card_no": "hunter2"},
+        {"type": "object", "properties": {"card_no": "hunter2"}},
+        {"type": "object", "properties": {"password": {"value": "hunter2"}}},
+        {"type": "Feature", "properties": {"password": {"value": "hunter2"}, "size": {"type": "number"}}},
+        {"name": "pay", "parameters": {}, "api_key": "hunter2"},
+        {"name": "pay", "parameters": {"card_no": "hunter2"}},
+        {"name": "pay", "parameters": {"type": "object", "properties": {}, "card_no": "hunter2"}},
+        {"name": "pay", "input_schema": SCHEMA, "_meta": {"password": "hunter2"}},
+        {"type": "function", "function": {"name": "pay", "parameters": {}, "card_no": "hunter2"}},
+        {"type": "function", "function": {"name": "pay"}, "card_no": "hunter2"},
+    ],
+)
+def test_a_value_beside_the_parts_of_a_declaration_is_masked(given: object) -> None:
+    masked = Masks(Secrets(), [json_path("$..card_no")]).json(json.dumps({"result": given}))
+    assert "hunter2" not in masked
+
+
+def test_a_path_to_a_declaration_masks_it() -> None:
+    assert Masks(Secrets(), [json_path("$..form")]).json(json.dumps({"form": SCHEMA})) == '{"form":"[redacted]"}'
+
+
+def test_a_declaration_of_any_depth_is_read() -> None:
+    schema: object = {"type": "string"}
+    for _ in range(400):
+        schema = {"properties": {"a": schema}}
+    assert "[redacted]" in Masks(Secrets()).json(json.dumps({"password": "x", "schema": schema}))
+
+
 def test_a_secret_of_the_configuration_is_masked_in_a_declaration_too() -> None:
     masked = Masks(Secrets(["sk-proj-0123"])).json(json.dumps({"name": "sk-proj-0123", "parameters": {}}))
     assert "sk-proj-0123" not in masked

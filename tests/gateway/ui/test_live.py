@@ -68,6 +68,7 @@ async def test_rows_come_as_they_change_until_the_task_ends(gateway: Local, visi
             await http.post(f"/a2a/slow/tasks/{task}:cancel")
             rest = "\n".join(await until(lines, "event: end"))
             assert "cancelled" in rest
+            assert "failed" not in rest
             assert 'id="turn-' in rest
             *_, head = rest.split('id="head"')
             assert f"/ui/tasks/{task}/events" in head

@@ -13,6 +13,9 @@ from gateway.ports.conversation import Item
 RESTARTED = "gateway-restarted"
 """The error class of a service call whose process has died; no adapter reports it."""
 
+CANCELLED = "cancelled"
+"""The error class of a service call whose turn was cancelled; no adapter reports it."""
+
 
 class NewItem(msgspec.Struct, frozen=True):
     """An item to append to the thread of its commit point. `tool_call` is the id of the NewToolCall of the item.

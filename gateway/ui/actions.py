@@ -65,12 +65,13 @@ async def _delete_question(visit: Visit) -> Question:
     found = await _context(visit)
     running = len(await visit.parts.ledger.open_turns(found.id))
     handles = sum(thread.handle is not None for thread in found.threads)
+    before = "it" if handles == 1 else "them"
     will = [
         f"The context goes with everything in it: {_size(found)}. It cannot be brought back.",
         f"{many(running, 'turn')} that waits or runs is cancelled."
         if running == 1
         else f"{running} turns that wait or run are cancelled.",
-        f"{many(handles, 'handle')} and those before them are queued to be deleted at their backends.",
+        f"{many(handles, 'handle')} and those before {before} are queued to be deleted at their backends.",
         "Its id is never used again.",
     ]
     typed, typed_is = _sign(found)

@@ -111,7 +111,9 @@ def _policies(agent: Agent) -> Iterator[tuple[str, str]]:
     asks = sum(rule.ask for rule in policies.approvals)
     yield (
         "Tools that need a yes",
-        f"those that {many(asks, 'rule')} of approvals name" if asks else "none of the gateway's",
+        f"those that {many(asks, 'rule')} of approvals {'names' if asks == 1 else 'name'}"
+        if asks
+        else "none of the gateway's",
     )
     yield "A question waits for", took(policies.approval_timeout * 1000)
     yield "Rounds of tools", f"{policies.tool_rounds}"

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.a2a.errors import NotFound
 from gateway.http.reply import Reply
 from gateway.ledger.errors import LedgerUnavailable
-from gateway.ui.rendering import render_rows, render_state, render_sums
+from gateway.ui.rendering import render_around, render_rows, render_state
 from gateway.ui.security import UNCACHED
 from gateway.ui.tasks import Filters, TaskView, head_of, number_of, view_of
 from gateway.ui.visit import Outcome, Visit
@@ -71,7 +71,7 @@ async def _updates(visit: Visit, filters: Filters) -> AsyncIterator[ServerSentEv
                     view = await view_of(visit, filters)
                 except (LedgerUnavailable, NotFound):
                     return
-                for event in await asyncio.to_thread(_changed, view, seen):
+                for event in await asyncio.to_thread(_changed, view, identity.caller.principal, seen):
                     yield event
                 if view.ended:
                     yield ServerSentEvent(event="end", data="")
@@ -81,14 +81,17 @@ async def _updates(visit: Visit, filters: Filters) -> AsyncIterator[ServerSentEv
                     await heard.within(_LOOK)
 
 
-def _changed(view: TaskView, seen: dict[str, str]) -> list[ServerSentEvent]:
+def _changed(view: TaskView, principal: str, seen: dict[str, str]) -> list[ServerSentEvent]:
     """What is not as it was told; `seen` is brought up to date."""
     rows = render_rows(view.rows, view)
-    head = {"state": render_state(view.task.state), "sentence": view.sentence, "sums": render_sums(view.totals)}
-    # Behind the rows: where new ones stand, and which are gone, because many like ones have become one.
-    order = {"order": msgspec.json.encode([*rows]).decode()}
-    events = [ServerSentEvent(event=name, data=text) for name, text in head.items() if seen.get(name) != text]
-    events += [ServerSentEvent(event="row", data=html) for name, html in rows.items() if seen.get(name) != html]
-    events += [ServerSentEvent(event=name, data=text) for name, text in order.items() if seen.get(name) != text]
-    seen |= head | rows | order
+    found = [
+        ("state", "state", render_state(view.task.state)),
+        ("sentence", "sentence", view.sentence),
+        *(("part", name, html) for name, html in render_around(view, principal).items()),
+        *(("row", name, html) for name, html in rows.items()),
+        # Behind the rows: where new ones stand, and which are gone, because many like ones have become one.
+        ("order", "order", msgspec.json.encode([*rows]).decode()),
+    ]
+    events = [ServerSentEvent(event=event, data=text) for event, name, text in found if seen.get(name) != text]
+    seen |= {name: text for _, name, text in found}
     return events

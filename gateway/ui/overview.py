@@ -12,7 +12,9 @@ from gateway.core.diagnosis.problems import OpenBreaker, Problem, ProblemKind, p
 from gateway.engine.runtime import Runtime
 from gateway.ledger.admin.upkeep import Overview
 from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.port import Ledger
 from gateway.ledger.states import TurnStatus
+from gateway.ui.parts import Parts
 from gateway.ui.problems import Told, grouped
 from gateway.ui.security import is_overheard
 from gateway.ui.visit import Outcome, Page, Visit
@@ -44,27 +46,35 @@ async def show(visit: Visit) -> Outcome:
     found = await parts.ledger.admin.overview(visit.caller.tenant)
     health = {agent.name: health_of(agent, found, parts.runner.runtime) for agent in parts.agents}
     known = [*problems(found, _open_breakers(parts.agents, health)), *_unseen(health, found)]
-    wrong = [*await _of_the_gateway(visit), *grouped(known)]
+    trouble = await _trouble(parts.ledger)
+    wrong = [*_of_the_gateway(parts, trouble), *grouped(known)]
     values = {
         "problems": wrong,
         "sentence": f"{many(len(wrong), 'thing needs', 'things need')} you." if wrong else "",
         "facts": tuple(facts(found, parts.agents.by_name)),
         "agents": [AgentRow(agent.name, agent.public_card.name, health[agent.name]) for agent in parts.agents],
+        "storage": ("ok", "good") if trouble is None else (trouble, "bad"),
+        "hears": parts.ledger.hears(),
         "found": found,
         "open": sum(count.turns for count in found.open_counts),
     }
     return Page("overview.html", "Overview", values)
 
 
-async def _of_the_gateway(visit: Visit) -> list[Told]:
-    parts, found = visit.parts, []
+async def _trouble(ledger: Ledger) -> str | None:
+    """What is wrong with the storage, in a word."""
     try:
-        await parts.ledger.ready()
+        await ledger.ready()
     except LedgerUnavailable as error:
-        found.append(Told(f"The storage does not work as it should: {error.trouble}.", "/readyz?verbose"))
+        return error.trouble
+    return None
+
+
+def _of_the_gateway(parts: Parts, trouble: str | None) -> Iterator[Told]:
+    if trouble is not None:
+        yield Told(f"The storage does not work as it should: {trouble}.", "/readyz?verbose")
     if parts.asks_for_keys and is_overheard(parts.public_url):
-        found.append(Told(_OVERHEARD, "/ui/"))
-    return found
+        yield Told(_OVERHEARD, "/ui/")
 
 
 def health_of(agent: Agent, found: Overview, runtime: Runtime) -> AgentHealth:

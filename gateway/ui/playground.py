@@ -1,6 +1,6 @@
 """Does it work? A client of the public wire, in the browser."""
 
-from gateway.a2a.tool_calls import URI
+from gateway.a2a.tool_calls import URI, Phase
 from gateway.a2a.wire import v1_0
 from gateway.ui.visit import Outcome, Page, Visit
 from gateway.ui.wire import Wire
@@ -19,6 +19,7 @@ async def show(visit: Visit) -> Outcome:
         "wire": f"{Wire.BASE}{agent.name}",
         "public": f"{visit.parts.public_url}/a2a/{agent.name}",
         "extension": URI,
+        "asking": Phase.AWAITING_APPROVAL,
         "version": v1_0.VERSION,
         "files": [mode for mode in agent.takes if mode != "text/plain"],
     }

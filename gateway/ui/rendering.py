@@ -27,7 +27,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals |= {"static": address, "state": words.state, "cause": cause}
+    made.globals |= {"static": address, "state": words.state, "many": words.many, "cause": cause}
     made.filters |= {
         "foreign": foreign,
         "plain": plain,
@@ -58,8 +58,16 @@ def render_state(name: str) -> str:
     return str(_environment().get_template("parts.html").module.mark(name))  # type: ignore[attr-defined]
 
 
-def render_sums(totals: object) -> str:
-    return str(_environment().get_template("rows.html").module.sums(totals)).strip()  # type: ignore[attr-defined]
+def render_around(view: object, principal: str) -> dict[str, str]:
+    """What stands around the rows of a timeline and changes with them, by its ids, for this principal."""
+    environment = _environment()
+    live, parts = environment.get_template("live.html").module, environment.get_template("parts.html").module
+    made = {
+        "head": live.head(view, principal, parts),  # type: ignore[attr-defined]
+        "span": live.span(view),  # type: ignore[attr-defined]
+        "more": live.more(view),  # type: ignore[attr-defined]
+    }
+    return {name: str(html).strip() for name, html in made.items()}
 
 
 def _clock(milliseconds: int) -> str:

@@ -70,6 +70,11 @@ def scale(spans: Iterable[Span], begin: int, now: int | None) -> Scale:
     return Scale(begin, max(end, begin + 1), tuple(sorted(cuts, key=lambda span: span.begin)))
 
 
+def covered(spans: Iterable[Span]) -> int:
+    """Milliseconds that lie in any of the spans. What lies in several counts once."""
+    return sum(span.end - span.begin for span in _merged(span for span in spans if span.begin < span.end))
+
+
 def _stepped(length: int) -> int:
     """The next step: each is half as long again as the one before."""
     step = float(_STEP)

@@ -30,9 +30,19 @@ _ANSWER = '{"kind":"assistant",'
 _TEXT = re.compile(r'"text":"((?:[^"\\]|\\.)*)')
 
 
+class Filters(msgspec.Struct, frozen=True):
+    """What a page shows of a task: the turns behind the number `after`, and of their rows those that fit, without the first
+    `skipped`."""
+
+    show: Show
+    words: str
+    after: int
+    skipped: int
+
+
 class TaskView(msgspec.Struct, frozen=True):
-    """A task as a page shows it. `rows` are those of the page, `number` all that fit the filters; `skipped` come before.
-    `masked` are the texts of which something may be masked."""
+    """A task as a page shows it. `rows` are those of the page, `number` all that fit the filters. `masked` are the texts of
+    which something may be masked."""
 
     task: TaskHead
     found: Timeline
@@ -42,7 +52,7 @@ class TaskView(msgspec.Struct, frozen=True):
     totals: Totals
     sentence: str
     number: int
-    skipped: int
+    filters: Filters
     bad: tuple[Row, ...]
     masked: frozenset[BodyKind]
 
@@ -51,21 +61,12 @@ class TaskView(msgspec.Struct, frozen=True):
         return self.task.state in TERMINAL
 
 
-class Filters(msgspec.Struct, frozen=True):
-    show: Show
-    words: str
-    after: int
-    skipped: int
-
-
 async def show(visit: Visit) -> Outcome:
     filters = _filters(visit)
     view = await view_of(visit, filters)
     _looked_at(visit, view.task)
     values = {
         "view": view,
-        "filters": filters,
-        "counts": _counts(view.found),
         "live": not view.ended and filters.show == "all" and not filters.words and not filters.skipped,
     }
     return Page("task.html", f"Task {view.task.id[:8]}", values)
@@ -91,7 +92,7 @@ async def view_of(visit: Visit, filters: Filters) -> TaskView:
         totals=totals(found, now),
         sentence=_sentence(found),
         number=plan.number,
-        skipped=filters.skipped,
+        filters=filters,
         bad=plan.bad,
         masked=masks.kinds,
     )
@@ -157,10 +158,6 @@ def number_of(visit: Visit, name: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise invalid(name, "must be a number")
     return int(text)
-
-
-def _counts(found: Timeline) -> dict[str, int]:
-    return {"tools": len(found.tools), "calls": len(found.calls)}
 
 
 def _sentence(found: Timeline) -> str:

@@ -9,9 +9,10 @@ import msgspec
 
 from gateway.core import usage
 from gateway.ledger.admin.timelines import BodyKey, CallHead, ItemHead, MessageHead, Note, Timeline, ToolHead, TurnHead
+from gateway.ledger.calls import CANCELLED
 from gateway.ledger.leases import TRIES
 from gateway.ledger.states import OPEN, UNDER_WAY, ServiceCallStatus, ToolCallStatus, TurnStatus
-from gateway.ui.scale import WIDTH, Scale, Span, scale
+from gateway.ui.scale import WIDTH, Scale, Span, covered, scale
 from gateway.ui.words import many, took
 
 FOLD = 20
@@ -60,10 +61,13 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """Milliseconds, and tokens."""
+    """Milliseconds in which any call of the model or any tool ran, or any tool call waited for its caller; numbers of calls;
+    and tokens."""
 
     model: int
+    calls: int
     tools: int
+    tool_calls: int
     waited: int
     tokens_in: int | None
     tokens_out: int | None
@@ -143,8 +147,9 @@ def _message(message: MessageHead) -> Row:
 
 
 def _call(call: CallHead) -> Row:
-    bad = call.status in _BAD_CALLS
-    facts = [("failed because", call.error_class)] if call.error_class else []
+    was_cancelled = call.status is ServiceCallStatus.FAILED and call.error_class == CANCELLED
+    bad = call.status in _BAD_CALLS and not was_cancelled
+    facts = [("failed because", call.error_class)] if call.error_class and not was_cancelled else []
     handles = (call.handle_in, call.handle_out or call.pending_handle)
     if any(handles):
         facts.append(("handle", f"{handles[0] or 'none'} → {handles[1] or 'none'}"))
@@ -156,7 +161,7 @@ def _call(call: CallHead) -> Row:
     return Row(
         f"call-{call.id}", "call", 1, call.prepared_at,
         f"Call {call.round + 1}" + (f", try {call.attempt + 1}" if call.attempt or bad else ""),
-        state=call.status,
+        state=CANCELLED if was_cancelled else call.status,
         took=None if call.ended_at is None else call.ended_at - call.prepared_at,
         since=call.prepared_at if open_ else None,
         bad=bad,
@@ -357,17 +362,29 @@ def _bar(kind: Literal["waited", "ran", "bad", "cut"], begin: int, end: int, on:
 
 
 def totals(found: Timeline, now: int) -> Totals:
-    model = sum(
-        (call.ended_at or now) - call.prepared_at for call in found.calls if call.ended_at or call.status in UNDER_WAY
-    )
-    tools = sum(span.end - span.begin for span in _ran(found.tools, now))
-    waited = sum(
-        (tool.started_at or tool.answered_at or now) - tool.asked_at
-        for tool in found.tools
-        if tool.approval_required and tool.asked_at is not None
-    )
+    answered = [
+        Span(call.prepared_at, call.ended_at or now)
+        for call in found.calls
+        if call.ended_at or call.status in UNDER_WAY
+    ]
     spent = usage.total(usage.read(_json(call.usage)) for call in found.calls if call.usage)
-    return Totals(model, tools, waited, spent.input_tokens, spent.output_tokens)
+    return Totals(
+        model=covered(answered),
+        calls=len(found.calls),
+        tools=covered(_ran(found.tools, now)),
+        tool_calls=len(found.tools),
+        waited=covered(_waited(found.tools, now)),
+        tokens_in=spent.input_tokens,
+        tokens_out=spent.output_tokens,
+    )
+
+
+def _waited(tools: Iterable[ToolHead], now: int) -> Iterator[Span]:
+    """When tool calls waited for their caller, those that still do until `now`."""
+    for tool in tools:
+        if tool.approval_required and tool.asked_at is not None:
+            ended = now if tool.status in OPEN else tool.asked_at
+            yield Span(tool.asked_at, tool.answered_at or tool.started_at or tool.ended_at or ended)
 
 
 def _json(text: str | None) -> object:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gateway.ledger.admin.contexts import HandleStep, HandleSteps, QueuedDeletion, ThreadMap
+from gateway.ledger.calls import CANCELLED
 from gateway.ledger.states import UNDER_WAY, ServiceCallStatus
 from gateway.ports.adapter import MEANINGS
 from gateway.ports.conversation import HandleKind, StorageOwner
@@ -20,15 +21,16 @@ _ADOPTED = "adopted"
 
 
 class Why(StrEnum):
-    """ANSWERED: a completed call. CAUGHT_UP: what had become of a call was found out after its turn. FAILED, UNKNOWN: the call
-    moves nothing. LOST: nor does this one, and the backend does not know the handle. UNDER_WAY: the call has not ended.
-    TAKEN_BACK: a turn that does not count has moved it, and it returned to where that turn began. TOLD_AGAIN: a new epoch, as
-    the backend knew the handle no more. OWNER_CHANGED: a new epoch, with another keeper of the conversation. ADOPTED: the
-    thread began at a handle of its backend."""
+    """ANSWERED: a completed call. CAUGHT_UP: what had become of a call was found out after its turn. FAILED, CANCELLED,
+    UNKNOWN: the call moves nothing. LOST: nor does this one, and the backend does not know the handle. UNDER_WAY: the call has
+    not ended. TAKEN_BACK: a turn that does not count has moved it, and it returned to where that turn began. TOLD_AGAIN: a new
+    epoch, as the backend knew the handle no more. OWNER_CHANGED: a new epoch, with another keeper of the conversation. ADOPTED:
+    the thread began at a handle of its backend."""
 
     ANSWERED = "answered"
     CAUGHT_UP = "caught up"
     FAILED = "failed"
+    CANCELLED = "cancelled"
     UNKNOWN = "outcome unknown"
     LOST = "lost"
     UNDER_WAY = "under way"
@@ -111,7 +113,8 @@ def _of_call(step: HandleStep, following: HandleStep | None, kind: HandleKind) -
         old = Old.GONE
     at = step.ended_at or step.prepared_at
     place = (step.number, step.turn, step.task, step.call)
-    return Move(at, why, *place, step.before, after, old, tries, step.error_class, orphan)
+    detail = None if why is Why.CANCELLED else step.error_class
+    return Move(at, why, *place, step.before, after, old, tries, detail, orphan)
 
 
 def _failure(step: HandleStep) -> Why:
@@ -120,7 +123,9 @@ def _failure(step: HandleStep) -> Why:
     meaning = MEANINGS.get(step.error_class or "")
     if meaning is not None and meaning.handle_lost:
         return Why.LOST
-    return Why.UNKNOWN if step.status is ServiceCallStatus.UNKNOWN else Why.FAILED
+    if step.status is ServiceCallStatus.UNKNOWN:
+        return Why.UNKNOWN
+    return Why.CANCELLED if step.error_class == CANCELLED else Why.FAILED
 
 
 def _unclaimed(step: HandleStep) -> tuple[Old, int]:

@@ -35,7 +35,7 @@ from gateway.core.turn.call_tracker import ToolCallTracker, output_item
 from gateway.core.turn.commands import Command, Publish
 from gateway.core.turn.output import OutputBuilder
 from gateway.foundation.clock import Clock, timestamp
-from gateway.ledger.calls import NewItem
+from gateway.ledger.calls import CANCELLED, NewItem
 from gateway.ledger.states import ToolCallStatus, TurnStatus
 from gateway.ports import adapter
 from gateway.ports.adapter import AdapterError, ErrorClass, TextDelta
@@ -190,7 +190,7 @@ class TurnMachine:
         listener has confirmed that it has stopped."""
         self._output.recall(unsaid)
         out = self._interrupt(TurnStatus.CANCELLED)
-        abort = commands.AbortCall("cancelled", self._output.uncounted(keeps_answer=self.facts.keeps_interrupted))
+        abort = commands.AbortCall(CANCELLED, self._output.uncounted(keeps_answer=self.facts.keeps_interrupted))
         if stopped is None:
             return [*out, abort, commands.EndTurn(TurnStatus.CANCELLED, TaskState.CANCELED)]
         mark: dict[str, Json] = {BACKEND_CANCELLED: stopped}

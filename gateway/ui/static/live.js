@@ -1,8 +1,10 @@
-// Rows of a task while it runs. The server sends a row when it has changed; a page that is not looked at closes its stream.
+// The page of a task while it runs. The server sends a row, or a part around the rows, when it has changed; a page that is not
+// looked at closes its stream.
 
 const policy = trustedTypes.createPolicy("live", { createHTML: (html) => html });
 const list = document.getElementById("rows");
 const sign = document.getElementById("live");
+const stale = document.getElementById("stale");
 const skew = Date.now() - Number(list.dataset.now);
 let source;
 
@@ -49,6 +51,25 @@ function put(html) {
   target?.focus({ preventScroll: true });
 }
 
+// Brings a part up to date and leaves what stays as it is: a link that is clicked, has the focus or is selected goes on being so.
+function update(before, after) {
+  for (const { name } of [...before.attributes]) if (!after.hasAttribute(name)) before.removeAttribute(name);
+  for (const { name, value } of after.attributes) if (before.getAttribute(name) !== value) before.setAttribute(name, value);
+  const children = [...after.childNodes];
+  while (before.childNodes.length > children.length) before.lastChild.remove();
+  children.forEach((child, index) => {
+    const there = before.childNodes[index];
+    if (there?.nodeName !== child.nodeName) {
+      if (there) there.replaceWith(child);
+      else before.append(child);
+    } else if (child instanceof Element) {
+      update(there, child);
+    } else if (there.data !== child.data) {
+      there.data = child.data;
+    }
+  });
+}
+
 // Rows of which the page has heard nothing stand at its end until their place is known.
 function arrange(ids) {
   const known = new Set(ids);
@@ -64,19 +85,18 @@ function arrange(ids) {
 function open() {
   if (source || document.hidden) return;
   source = new EventSource(list.dataset.live);
-  source.onopen = () => { sign.hidden = false; };
+  source.onopen = () => { sign.hidden = false; stale.hidden = true; };
   source.onerror = () => {
     sign.hidden = true;
-    if (source?.readyState === EventSource.CLOSED) sign.after(" (not live: reload to see more)");
+    stale.hidden = source?.readyState !== EventSource.CLOSED;
   };
   source.addEventListener("row", (event) => put(event.data));
-  source.addEventListener("state", (event) => {
-    const state = parsed(event.data);
-    document.getElementById("state").replaceChildren(state);
-    document.getElementById("hint").hidden = !state.matches(".wait");
+  source.addEventListener("state", (event) => document.getElementById("state").replaceChildren(parsed(event.data)));
+  source.addEventListener("part", (event) => {
+    const part = parsed(event.data);
+    update(document.getElementById(part.id), part);
   });
   source.addEventListener("order", (event) => arrange(JSON.parse(event.data)));
-  source.addEventListener("sums", (event) => document.getElementById("sums").replaceWith(parsed(event.data)));
   source.addEventListener("sentence", (event) => {
     const sentence = document.getElementById("sentence");
     if (sentence.textContent !== event.data) sentence.textContent = event.data;

@@ -41,9 +41,10 @@ function entry(key, who, kind = "") {
   if (!found) {
     const item = element("li", "", { className: kind });
     const body = element("span");
-    item.append(element("span", who, { className: "who" }), body);
+    const files = element("span");
+    item.append(element("span", who, { className: "who" }), body, files);
     $("talk").append(item);
-    found = { item, body, text: "", files: 0 };
+    found = { body, files, text: "" };
     entries.set(key, found);
   }
   return found;
@@ -57,7 +58,7 @@ function write(found, text, append) {
 function file(found, part) {
   const name = part.filename || part.mediaType || "file";
   if (part.raw === undefined) {
-    found.item.append(element("span", ` [${visible(name)} at ${visible(part.url)}]`));
+    found.files.append(element("span", ` [${visible(name)} at ${visible(part.url)}]`));
     return;
   }
   const bytes = Uint8Array.from(atob(part.raw), (character) => character.charCodeAt(0));
@@ -65,10 +66,18 @@ function file(found, part) {
     href: URL.createObjectURL(new Blob([bytes], { type: "application/octet-stream" })),
     download: name,
   });
-  found.item.append(" ", link);
+  found.files.append(" ", link);
 }
 
+function clear(found) {
+  for (const link of found.files.querySelectorAll("a")) URL.revokeObjectURL(link.href);
+  found.files.replaceChildren();
+  write(found, "", false);
+}
+
+// What does not append takes the place of what came before, such as of a message that was sent and comes back with its task.
 function parts(key, list, who, kind, append = false) {
+  if (!append && entries.has(key)) clear(entries.get(key));
   let text = "";
   for (const part of list ?? []) {
     const facts = part.metadata?.[play.extension];
@@ -78,7 +87,7 @@ function parts(key, list, who, kind, append = false) {
       text += part.text;
     } else if (part.raw !== undefined || part.url !== undefined) {
       const found = entry(key, who, kind);
-      if (found.files++ < 20) file(found, part);
+      if (found.files.childElementCount < 20) file(found, part);
     } else if (part.data !== undefined && part.data?.name !== CONFIRMATION) {
       text += JSON.stringify(part.data);
     }
@@ -143,6 +152,11 @@ function remember() {
 
 function ask(status) {
   const facts = status.message?.metadata?.[play.extension] ?? {};
+  // A task that is read anew tells nothing else of what its calls wait for.
+  for (const id of [...(facts.approval?.tools ?? []).map((tool) => tool.id), ...(facts.consent?.links ?? []).map((link) => link.callId)]) {
+    const found = entries.get(`tool:${id}`);
+    if (found) phase(found, play.asking);
+  }
   const asked = [
     ...(facts.approval?.tools ?? []).map((tool) => approval(tool)),
     ...(status.message?.parts ?? [])

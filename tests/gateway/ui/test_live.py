@@ -64,10 +64,15 @@ async def test_rows_come_as_they_change_until_the_task_ends(gateway: Local, visi
             lines = stream.aiter_lines()
             first = await until(lines, "event: row")
             assert "event: sentence" in first
+            assert f"/ui/tasks/{task}/cancel" in "".join(first)
             await http.post(f"/a2a/slow/tasks/{task}:cancel")
             rest = "\n".join(await until(lines, "event: end"))
             assert "cancelled" in rest
+            assert "failed" not in rest
             assert 'id="turn-' in rest
+            *_, head = rest.split('id="head"')
+            assert f"/ui/tasks/{task}/events" in head
+            assert f"/ui/tasks/{task}/cancel" not in head
 
 
 async def test_the_page_of_an_ended_task_is_not_live(gateway: Local, visitor: Visitor) -> None:

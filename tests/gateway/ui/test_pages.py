@@ -49,6 +49,14 @@ async def test_an_empty_gateway_says_how_to_fill_it(visitor: Visitor) -> None:
     assert "Nobody is asked for a key" in await visitor.open("/ui/keys")
 
 
+async def test_the_overview_says_how_the_storage_stands(visitor: Visitor, gateway: Local) -> None:
+    assert "storage ok" in await visitor.open("/ui/")
+    gateway.database.unlink()
+    page = await visitor.open("/ui/")
+    assert "storage removed" in page
+    assert "The storage does not work as it should: removed." in page
+
+
 async def test_a_conversation_is_found_from_the_list_to_its_events(visitor: Visitor, echo: A2A) -> None:
     task = await echo.send("How many words are these?", "c-1")
     page = await visitor.open("/ui/contexts?agent=echo&principal=anonymous&text=many+words")

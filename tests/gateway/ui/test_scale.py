@@ -1,6 +1,6 @@
 """Where a moment lies on the scale of a timeline."""
 
-from gateway.ui.scale import WIDTH, Scale, Span, scale
+from gateway.ui.scale import WIDTH, Scale, Span, covered, scale
 
 
 def test_without_a_pause_places_are_in_proportion() -> None:
@@ -32,6 +32,14 @@ def test_the_end_of_what_runs_moves_in_steps() -> None:
     ends = {scale([Span(0, 10)], 0, now).end for now in range(0, 60_000, 100)}
     assert len(ends) < 15
     assert scale([Span(0, 10)], 0, 59_900).end >= 59_900
+
+
+def test_what_lies_in_several_spans_counts_once() -> None:
+    assert covered([]) == 0
+    assert covered([Span(0, 10), Span(0, 10)]) == 10
+    assert covered([Span(20, 30), Span(0, 10), Span(5, 12)]) == 22
+    assert covered([Span(0, 30), Span(10, 20)]) == 30
+    assert covered([Span(10, 0), Span(0, 5)]) == 5
 
 
 def test_nothing_at_all_has_a_scale() -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import TaskState
@@ -17,8 +18,8 @@ from gateway.ledger.admin.timelines import (
 )
 from gateway.ledger.states import ServiceCallStatus, ToolCallStatus, TurnStatus
 from gateway.ui.rendering import render_rows
-from gateway.ui.tasks import ROWS, TaskView
-from gateway.ui.timeline import FOLD, Row, chosen, folded, rows, scale_of, totals, with_bars
+from gateway.ui.tasks import ROWS, Filters, TaskView
+from gateway.ui.timeline import FOLD, Row, Totals, chosen, folded, rows, scale_of, totals, with_bars
 
 NOW = 1_000_000
 
@@ -138,6 +139,13 @@ def test_a_call_tells_its_handles_and_why_it_failed() -> None:
     assert ("handle", "resp_1 → resp_2") in row.facts
 
 
+def test_a_call_that_was_cancelled_with_its_turn_is_no_problem() -> None:
+    ended = call(0, status=ServiceCallStatus.FAILED, error_class="cancelled")
+    row = rows(timeline(turn(1, TurnStatus.CANCELLED), ended), NOW)[1]
+    assert (row.title, row.bad, row.state) == ("Call 1", False, "cancelled")
+    assert "failed because" not in dict(row.facts)
+
+
 def test_a_tool_says_who_allowed_it_and_after_how_long() -> None:
     allowed = tool(approval_required=True, decision="approved", answered_by="ada", asked_at=1050, started_at=61_050)
     row = rows(timeline(turn(1), call(0), allowed), NOW)[2]
@@ -207,7 +215,31 @@ def test_sums_are_of_the_model_the_tools_and_the_waiting() -> None:
         tool(0, approval_required=True, asked_at=1050, started_at=2050, ended_at=2150),
     )
     sums = totals(found, NOW)
-    assert (sums.model, sums.tools, sums.waited, sums.tokens_in, sums.tokens_out) == (80, 100, 1000, 5, 2)
+    assert sums == Totals(model=80, calls=2, tools=100, tool_calls=1, waited=1000, tokens_in=5, tokens_out=2)
+
+
+def test_questions_that_are_open_at_once_are_waited_for_once() -> None:
+    asked = [
+        tool(number, approval_required=True, asked_at=1000, answered_at=11_000, started_at=11_000, ended_at=12_000)
+        for number in range(2)
+    ]
+    sums = totals(timeline(turn(1), call(0), *asked), NOW)
+    assert (sums.waited, sums.tools) == (10_000, 1000)
+
+
+@pytest.mark.parametrize(
+    ("status", "ended_at", "waited"),
+    [
+        (ToolCallStatus.PENDING_APPROVAL, None, NOW - 1000),
+        (ToolCallStatus.CANCELLED, 3000, 2000),
+        (ToolCallStatus.CANCELLED, None, 0),
+    ],
+)
+def test_a_question_that_nobody_answers_is_waited_for_until_its_end(
+    status: ToolCallStatus, ended_at: int | None, waited: int
+) -> None:
+    asked = tool(0, status=status, approval_required=True, asked_at=1000, started_at=None, ended_at=ended_at)
+    assert totals(timeline(turn(1), call(0), asked), NOW).waited == waited
 
 
 def test_a_tool_that_runs_counts_until_now() -> None:
@@ -242,7 +274,8 @@ def test_rows_of_tools_are_short_enough_for_a_page_of_them() -> None:
     on = scale_of(found, NOW)
     shown = tuple(with_bars(chosen(rows(found, NOW), "tools", ""), on, {each.id: each for each in tools}))
     previews = {row.id: '{"city": "' + "x" * 190 for row in shown}
-    view = TaskView(found.task, found, shown, previews, on, totals(found, NOW), "", ROWS, 0, (), frozenset())
+    filters = Filters("tools", "", 0, 0)
+    view = TaskView(found.task, found, shown, previews, on, totals(found, NOW), "", ROWS, filters, (), frozenset())
     html = render_rows(view.rows, view)
     assert len(html) == 1 + ROWS
     assert sum(map(len, html.values())) < 235_000

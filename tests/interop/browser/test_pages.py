@@ -15,6 +15,10 @@ from tests.gateway.ui.visitor import make_key
 from tests.interop.browser.tabs import Tab, tab
 from tests.interop.browser.world import EVIL, HUGE, World, world
 
+WHOLE = """[
+  document.querySelector('main').innerText,
+  ...[...document.querySelectorAll('main a')].map((link) => `${link.textContent} ${link.href}`),
+]"""
 ROWS = "[...document.querySelectorAll('#rows > li')].map((row) => row.id)"
 FOREIGN = "[...document.querySelectorAll('main script, main img, main iframe, main [onerror], main [hx-post]')].length"
 
@@ -197,6 +201,31 @@ async def test_the_rows_of_a_live_task_stand_as_on_its_page_that_is_loaded_anew(
         live = await page.evaluate(ROWS)
         await page.reload()
         assert live == await page.evaluate(ROWS)
+
+
+@pytest.mark.parametrize("end", ["completed", "cancelled"])
+async def test_a_page_of_a_task_that_has_ended_is_as_one_that_is_loaded_anew(
+    opened: Tab, gateway: World, hotel: A2A, end: str
+) -> None:
+    async with hotel.stream("grow" if end == "completed" else "be slow", "c-1") as stream:
+        [first, *_] = await stream.read(2)
+        task = first.event["task"]["id"]
+        page = await opened.open(f"/ui/tasks/{task}")
+        await expect(page.locator("#live")).to_be_visible()
+        await expect(page.locator("main a:text-is('Cancel…')")).to_be_visible()
+        await page.focus("main a:text-matches('What the client saw')")
+        if end == "completed":
+            gateway.go.set()
+        else:
+            await hotel.call("CancelTask", id=task)
+        await stream.rest()
+        await expect(page.locator("#state")).to_have_text(end)
+        await expect(page.locator("#live")).to_be_hidden()
+        await expect(page.locator("main a:text-is('Cancel…')")).to_have_count(0)
+        assert (await page.evaluate("document.activeElement.textContent")).startswith("What the client saw")
+        live = await page.evaluate(WHOLE)
+        await page.reload()
+        assert live == await page.evaluate(WHOLE)
 
 
 async def test_the_next_page_opens_beside_six_live_ones(browser: Browser, gateway: World, hotel: A2A) -> None:

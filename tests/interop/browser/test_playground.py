@@ -54,8 +54,11 @@ async def test_a_question_is_there_again_after_a_reload(opened: Tab) -> None:
     page = await opened.open("/ui/playground?agent=hotel")
     await say(page, "book the Ritz")
     await expect(page.locator("#questions legend")).to_be_visible()
+    asked = await opened.text("#talk li.tool")
+    assert asked.endswith("awaiting-approval")
     await page.reload()
     await expect(page.locator("#questions legend")).to_have_text("May book.book run?")
+    assert await opened.text("#talk li.tool") == asked
     await page.click("#questions button:text-is('Allow')")
     await expect(page.locator("#status")).to_have_text("The task is completed.")
 
@@ -87,6 +90,9 @@ async def test_a_file_goes_there_and_back(opened: Tab, tmp_path: Path) -> None:
         await page.click("#talk a:text-matches('back.txt')")
     path = await (await download.value).path()
     assert path.read_bytes() == b"0123456789"
+    await expect(page.locator("#talk a")).to_have_text(["notes.txt (10 bytes)", "back.txt (10 bytes)"])
+    await page.reload()
+    await expect(page.locator("#talk a")).to_have_text(["notes.txt (10 bytes)", "back.txt (10 bytes)"])
 
 
 async def test_a_task_is_cancelled(opened: Tab) -> None:

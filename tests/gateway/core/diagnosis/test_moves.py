@@ -65,6 +65,11 @@ def test_a_failed_call_moves_nothing_and_what_it_had_begun_is_deleted() -> None:
         assert (move.old, move.tries, move.orphan) == (old, deletion.attempts, "r2")
 
 
+def test_a_call_that_was_cancelled_moves_nothing_and_has_not_failed() -> None:
+    [move] = _moves((failed(1, "r1", "cancelled"),), "r1", ())
+    assert (move.why, move.after, move.old, move.detail) == (Why.CANCELLED, "r1", Old.STAYS, None)
+
+
 def test_the_handle_of_a_call_of_unknown_outcome_may_still_be_gone_on_from() -> None:
     doubtful = replace(failed(1, None, ErrorClass.TIMED_OUT, "r1"), status=UNKNOWN)
     assert told(doubtful, handle=None) == [(Why.UNKNOWN, None, None, Old.STAYS)]

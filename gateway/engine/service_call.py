@@ -73,6 +73,7 @@ class ServiceCallLoop(msgspec.Struct):
     _preparation: CallPreparation
     _phase: CallProgress = CallProgress.SENT
     _tries: int = 0
+    _looked_again: bool = False
     _seen: ShownOutput | None = None
     _so_far: Json = None
 
@@ -113,7 +114,7 @@ class ServiceCallLoop(msgspec.Struct):
         context, point = self.context, self.context.run.resume_point
         context.attempt, context.call, context.doubt, context.doubtful, self._tries = 0, Ongoing(), None, None, 0
         context.first_at = None
-        self._so_far = None
+        self._so_far, self._looked_again = None, False
         again = None
         if point is not None:
             context.attempt, context.base, again, self._seen = (
@@ -244,6 +245,11 @@ class ServiceCallLoop(msgspec.Struct):
         doubt, static = await self._doubt(error), ownership.is_static(thread)
         # Nothing can be taken back from a static conversation.
         stuck = doubt is not None and doubt.turn is not None and thread.handle is not None and static
+        if doubt is not None and context.doubtful is not None and not self._looked_again:
+            # The call in doubt may have landed meanwhile, and be the reason.
+            self._looked_again = True
+            await self._wait(error, 0.0, look_again=True)
+            return await self._preparation.request()
         if doubt is not None and not stuck:
             return await self._narrow(error, doubt)
         declared = run.agent.adapter.ownership
@@ -298,15 +304,15 @@ class ServiceCallLoop(msgspec.Struct):
         await self._wait(error, 0.0)
         return await self._preparation.request()
 
-    async def _wait(self, error: AdapterError, seconds: float) -> bool:
-        """Stores the end of the try, waits, and records the next try. Returns True when the request may have
-        changed."""
+    async def _wait(self, error: AdapterError, seconds: float, *, look_again: bool = False) -> bool:
+        """Stores the end of the try, waits, and records the next try. `look_again`: the call in doubt is looked up again, as it
+        is after a transient failure. Returns True when the request may have changed."""
         context, run = self.context, self.context.run
         found = {"failure": error.kind, "detail": error.detail, "tries": self._tries + 1, "wait": round(seconds, 3)}
         log.info("call.retried", agent=run.agent.name, task=run.live.id, **found)
         context.runtime.observer.call_repeated(run.agent.name, error.kind)
         failed = self._failed(error)
-        unsure = context.doubtful if error.kind.meaning.transient else None
+        unsure = context.doubtful if look_again or error.kind.meaning.transient else None
         if unsure is not None:
             failed.append(MarkUnsynced(context.thread.id, unsure))
 

@@ -20,6 +20,7 @@ from tests.support.unknown_calls import FetchingAdapter, TailAdapter
 LATER = START + 6000
 CUT = AdapterError(ErrorClass.INTERRUPTED, "cut")
 LOST: Script = [TextDelta("par"), CUT]
+NO_OUTPUT: Script = [AdapterError(ErrorClass.REJECTED, "No tool output found for function call c1.")]
 LOCKED: Script = [AdapterError(ErrorClass.LOCKED, "locked")]
 BUSY: Script = [AdapterError(ErrorClass.RATE_LIMITED, "429")]
 NOTHING = Tail(0)
@@ -87,6 +88,26 @@ ROWS = [
         [made(*says("A1", "c")), LOST, says("A3", "c"), says("A4", "c")],
         [landed(1)],
         [(None, ["U 1"]), ("c", ["U 2"]), ("c", ["U 3"]), ("c", ["U 4"])],
+        "COMPLETED FAILED COMPLETED COMPLETED",
+    ),
+    Row(
+        "call 2 fails and lands behind the look at the tail, whose calls refuse the new message",
+        [made(*says("A1", "c")), LOST, NO_OUTPUT, says("A3", "c"), says("A4", "c")],
+        [NOTHING, Tail(1, (ToolCallReady("c1", "add", "{}"), CallCompleted("c")))],
+        [
+            (None, ["U 1"]),
+            ("c", ["U 2"]),
+            ("c", ["U 2", "U 3"]),
+            ("c", ["O c1 This call was not run.", "U 3"]),
+            ("c", ["U 4"]),
+        ],
+        "COMPLETED FAILED COMPLETED COMPLETED",
+    ),
+    Row(
+        "call 2 fails, and is not there when the new message is refused: it is left out of the next request",
+        [made(*says("A1", "c")), LOST, NO_OUTPUT, NO_OUTPUT, says("A3", "c"), says("A4", "c")],
+        [NOTHING, NOTHING],
+        [(None, ["U 1"]), ("c", ["U 2"]), ("c", ["U 2", "U 3"]), ("c", ["U 2", "U 3"]), ("c", ["U 3"]), ("c", ["U 4"])],
         "COMPLETED FAILED COMPLETED COMPLETED",
     ),
     Row(
@@ -318,8 +339,9 @@ async def test_51_a_message_that_is_refused_before_an_earlier_answer_lands_leave
         LOST,
         refused,
         refused,
+        refused,
         says("A4", "c"),
-        found=[NOTHING, Tail(1, tuple(CALLS))],  # type: ignore[arg-type]
+        found=[NOTHING, NOTHING, Tail(1, tuple(CALLS))],  # type: ignore[arg-type]
     )
     core.agent(adapter)
     states = [(await core.send(text, context="x")).status.state.name for text in "1234"]

@@ -253,6 +253,8 @@ class Connection(asyncio.Protocol):
         self._closed(self)
         self._lose_all()
         self._blocked.end()
+        # h2 is a circle of objects, which waits for the garbage collector.
+        self._http.clear_outbound_data_buffer()
 
     def abort(self) -> None:
         self._transport.abort()

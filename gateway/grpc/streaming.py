@@ -73,6 +73,8 @@ class StreamedCall:
             if self._end is None:
                 raise
         finally:
+            # It knows the task of the call, whose end knows this one: a circle of them would wait for the garbage collector.
+            del self._reading
             await self._stream.aclose()
         if self._end is not None:
             raise self._end()

@@ -13,7 +13,10 @@ from gateway.a2a.model import Artifact, Part, Task
 from gateway.a2a.wire import v1_0_proto
 from gateway.config.gateway import LimitsConfig
 from gateway.grpc import turns
+from gateway.grpc.context import Context
 from gateway.grpc.status import details_of
+from gateway.grpc.streaming import StreamedCall
+from tests.garbage import left_behind
 from tests.gateway.grpc.calling import Served, connection_of, path, refused, serving
 from tests.gateway.grpc.raw import (
     CANCEL,
@@ -412,3 +415,19 @@ async def test_nothing_stays_of_calls_that_have_ended_however_they_did() -> None
             assert served.server._held.size == 0
         finally:
             gc.enable()
+
+
+@pytest.mark.parametrize("end", ["reset", "closed"])
+async def test_nothing_stays_of_a_stream_that_is_not_read(end: str) -> None:
+    operations, _ = streaming([(1, FIRST)], [(2, SECOND)], stays_open=True)
+    async with serving(operations=operations) as served, asyncio.timeout(20):
+        with left_behind() as found:
+            async with raw_peer(served.port, window=0) as peer:
+                peer.send(request(1, STREAM))
+                assert await peer.next(HEADERS)
+                if end == "reset":
+                    peer.send(frame(RST_STREAM, 0, 1, CANCEL))
+                    await until(lambda: not connection_of(served)._streams)
+            await until(lambda: not served.server._connections)
+            calls = [each for each in found() if isinstance(each, StreamedCall | Context | BaseException)]
+        assert calls == []

@@ -43,7 +43,7 @@ from gateway.ports.adapter import (
     StartedOver,
     ToolResultReady,
 )
-from gateway.ports.capabilities import CanFind, CanResume, Ongoing
+from gateway.ports.capabilities import CanFind, CanListTail, CanResume, Ongoing
 from gateway.ports.conversation import Ownership
 
 log = structlog.get_logger("gateway.engine.service_call")
@@ -85,6 +85,8 @@ class ServiceCallLoop(msgspec.Struct):
             try:
                 if context.thread.lost:
                     raise AdapterError(ownership.LOST_BEFORE, "the handle was lost in an earlier turn")
+                if again is None and context.doubtful is not None and await self._has_landed(request):
+                    raise AdapterError(ErrorClass.LOCKED, "what an earlier call left at work has landed meanwhile")
                 with context.runtime.service_call(run.agent) as sent:
                     if again is not None and isinstance(adapter, CanResume):
                         return await self._listen(adapter.resume(self._goes_on(request), again), sent)
@@ -276,6 +278,21 @@ class ServiceCallLoop(msgspec.Struct):
     def _has_said(self) -> bool:
         """Whether a part of the answer is known, so that no other request can be made for it."""
         return self._phase is CallProgress.EMITTED or self._so_far is not None
+
+    async def _has_landed(self, request: ServiceRequest) -> bool:
+        """Whether the conversation holds some of this request, which an earlier call in doubt has brought since the look at it
+        that this call was recorded with: as late as can be, because nothing keeps it from landing behind this look."""
+        adapter = self.context.run.agent.adapter
+        if request.handle is None or not isinstance(adapter, CanListTail):
+            return False
+        listing: CanListTail = adapter
+        try:
+            tail = await listing.tail(request)
+        except AdapterError as error:
+            # What it means is found out by the request.
+            drop_tracebacks(error)
+            return False
+        return tail is not None and tail.held > 0
 
     async def _in_conversation(self, made: str, request: ServiceRequest) -> ServiceRequest:
         """The request in the conversation that an earlier try has made, and in which nothing was said."""

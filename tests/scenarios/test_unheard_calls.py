@@ -106,7 +106,7 @@ ROWS = [
     Row(
         "call 2 fails, and is not there when the new message is refused: it is left out of the next request",
         [made(*says("A1", "c")), LOST, NO_OUTPUT, NO_OUTPUT, says("A3", "c"), says("A4", "c")],
-        [NOTHING, NOTHING],
+        [NOTHING, NOTHING, NOTHING],
         [(None, ["U 1"]), ("c", ["U 2"]), ("c", ["U 2", "U 3"]), ("c", ["U 2", "U 3"]), ("c", ["U 3"]), ("c", ["U 4"])],
         "COMPLETED FAILED COMPLETED COMPLETED",
     ),
@@ -341,12 +341,23 @@ async def test_51_a_message_that_is_refused_before_an_earlier_answer_lands_leave
         refused,
         refused,
         says("A4", "c"),
-        found=[NOTHING, NOTHING, Tail(1, tuple(CALLS))],  # type: ignore[arg-type]
+        found=[NOTHING, NOTHING, NOTHING, Tail(1, tuple(CALLS))],  # type: ignore[arg-type]
     )
     core.agent(adapter)
     states = [(await core.send(text, context="x")).status.state.name for text in "1234"]
     assert states == ["COMPLETED", "FAILED", "FAILED", "COMPLETED"]
     assert adapter.sent[-1] == ("c", ["O c1 This call was not run.", "U 4"])
+    assert violations(core.path) == []
+
+
+async def test_51_what_lands_behind_the_look_that_is_recorded_is_seen_before_the_request(core: Core) -> None:
+    adapter = TailAdapter(
+        made(*says("A1", "c")), LOST, says("A3", "c"), found=[NOTHING, landed(1), landed(1)], moves=True
+    )
+    core.agent(adapter)
+    states = [(await core.send(text, context="x")).status.state.name for text in "123"]
+    assert states == ["COMPLETED", "FAILED", "COMPLETED"]
+    assert adapter.sent == [(None, ["U 1"]), ("c", ["U 2"]), ("c", ["U 3"])]
     assert violations(core.path) == []
 
 

@@ -28,16 +28,24 @@ class FetchingAdapter(ScriptedAdapter):
 
 
 class TailAdapter(ScriptedAdapter):
-    """With a static handle. `found`: the answers, in order; `asked`: the requests."""
+    """With a static handle. `found`: the answers, in order; `asked`: the requests. A second look before the same request finds
+    the same as the first, unless the conversation `moves`."""
 
-    def __init__(self, *calls: Script, found: Sequence[Tail | AdapterError | None] = ()) -> None:
+    def __init__(self, *calls: Script, found: Sequence[Tail | AdapterError | None] = (), moves: bool = False) -> None:
         super().__init__(BS, *calls)
         self._found = list(found)
+        self._moves = moves
+        self._same: tuple[int, Tail | AdapterError | None] | None = None
         self.asked: list[ServiceRequest] = []
 
     async def tail(self, request: ServiceRequest) -> Tail | None:
-        self.asked.append(request)
-        answer = self._found.pop(0)
+        if self._same is not None and self._same[0] == len(self.requests):
+            answer = self._same[1]
+        else:
+            self.asked.append(request)
+            answer = self._found.pop(0)
+        told = not isinstance(answer, AdapterError) or answer.kind.meaning.conclusive
+        self._same = (len(self.requests), answer) if told and not self._moves else None
         if isinstance(answer, AdapterError):
             raise answer
         return answer

@@ -13,7 +13,7 @@ import msgspec
 from gateway.a2a.model import Json
 from gateway.a2a.redaction import MASK, JsonPath, json_path
 from gateway.foundation.spellings import SHORTEST_SECRET, pattern_of
-from gateway.recording.names import NOTABLE, names_secret_parameter
+from gateway.recording.names import may_name_secret, names_secret_parameter
 from gateway.recording.walk import RecordingWalk
 
 _SHOWN = frozenset(
@@ -109,7 +109,7 @@ class Masks:
     def json(self, text: str) -> str:
         """JSON with its masks, as it is written otherwise. Another text is masked as a text."""
         masked = self._secrets.masked(text)
-        if not self._paths and not self._results and NOTABLE.search(masked) is None:
+        if not self._paths and not self._results and not may_name_secret(masked):
             return masked
         try:
             value: Json = msgspec.json.decode(masked)

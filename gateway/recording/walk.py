@@ -10,7 +10,7 @@ from gateway.a2a.model import Json
 from gateway.a2a.redaction import DEEPEST, MASK, JsonPath, Places, Walk, assignment_of, value_at
 from gateway.recording.declarations import Part, Parts, parts_of, parts_of_schema
 from gateway.recording.names import (
-    NOTABLE,
+    may_name_secret,
     names_sealed,
     names_secret,
     names_secret_parameter,
@@ -23,7 +23,8 @@ _MOST_OPENINGS = 200
 """Places of a text at which JSON is looked for."""
 _PARAMETER = re.compile(r"(?<=[?&;])([\w.\-]{1,64})=([^\s&#\"'<>\\]+)")
 _USER = re.compile(r"(://[^\s/:@\"'\\]*:)[^\s/@\"'\\]+(?=@)")
-_MEMBER = re.compile(r"(?P<quote>\\{0,15}[\"'])(?P<name>[\w.\- ]{1,64})(?P=quote)\s*[:=]")
+_ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})")
+_MEMBER = re.compile(r"(?P<quote>\\{0,15}[\"'])(?P<name>(?:[\w.\- ]|\\{1,16}u[0-9a-fA-F]{4}){1,64})(?P=quote)\s*[:=]")
 """The name of a member of JSON that cannot be read, because it was cut or quoted once more."""
 _FLAG = re.compile(r"--[^:=>|]*[\s\"'][^:=>|]\Z", re.DOTALL)
 _QUOTE = re.compile(r"\s*(\\{0,15}[\"'])")
@@ -60,10 +61,12 @@ class RecordingWalk(Walk):
             return self.mask(())
         if isinstance(value, list):
             return [self.value(item, places, depth + 1) for item in value]
-        return {name: self.value(member, places, depth + 1) for name, member in value.items()}
+        return {
+            self._name(name, places, depth): self.value(member, places, depth + 1) for name, member in value.items()
+        }
 
     def text(self, text: str, places: Places, depth: int) -> str:
-        if (not places and NOTABLE.search(text) is None) or _MARK.fullmatch(text) is not None:
+        if (not places and not may_name_secret(text)) or _MARK.fullmatch(text) is not None:
             return text
         return super().text(text, places, depth)
 
@@ -72,12 +75,15 @@ class RecordingWalk(Walk):
         text = self._embedded(text, places, depth)
         text = _PARAMETER.sub(self._parameter, text)
         text = _USER.sub(self._user, text)
-        text = self._given(text, _MEMBER, lambda found: names_secret(found["name"]))
+        text = self._given(text, _MEMBER, lambda found: names_secret(_unescaped(found["name"])))
         for name in dict.fromkeys(self.last_name(*place) for place in places):
             if name:
                 pattern = re.compile(assignment_of(name).pattern, re.IGNORECASE)
                 text = self._given(text, pattern, lambda _: True)
         return text
+
+    def _name(self, name: str, places: Places, depth: int) -> str:
+        return name if name.isidentifier() else self.text(name, places, depth)
 
     # --- declarations
 
@@ -215,6 +221,10 @@ class RecordingWalk(Walk):
             end = len(text)
         value = text[begin:end]
         return begin, end, f"{MASK[:-1]} {self._digest(value)}]" if value else ""
+
+
+def _unescaped(name: str) -> str:
+    return _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), name)
 
 
 def _encoded(value: Json) -> str:

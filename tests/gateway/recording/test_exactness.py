@@ -216,3 +216,46 @@ def test_a_result_that_was_masked_for_its_names_is_sent_on_in_a_replay(tmp_path:
     given = {"ok": "bob", "session_token": "SESS", "password": 1}
     record(tmp_path, (post(request(given)), b"data: {}\n\n"))
     assert replay(tmp_path, post(request({"ok": "bob", "session_token": "[redacted]", "password": "[redacted]"})))
+
+
+SPELLINGS = [
+    "PASS-WORD",
+    "pass_word",
+    "pass word",
+    "p.assword",
+    "to_ken",
+    "coo_kie",
+    "sig_nature",
+    "client_sec_ret",
+    "connection-string",
+    "pass\nword",
+    "to\\ken",
+    "tok\u200ben",
+]
+ESCAPED = ['{"p\\u0061ssword": "VALUE"}', '{"a": "{\\"p\\\\u0061ss_word\\": \\"VALUE\\"}"}', '{"\\u0070wd":"VALUE"}']
+
+
+@pytest.mark.parametrize("text", [*(json.dumps({name: "VALUE"}) for name in SPELLINGS), *ESCAPED])
+def test_a_result_is_masked_in_the_request_as_in_the_file_of_its_tool(text: str) -> None:
+    """Nothing else in the text says that a secret is in it."""
+    masks = Masks(Secrets())
+    of_tool = json.loads(masks.json(json.dumps({"response": json.loads(text)})))["response"]
+    request = json.loads(masks.json(json.dumps({"messages": [{"role": "tool", "content": text}]})))
+    assert "VALUE" not in json.dumps([of_tool, request])
+    assert json.loads(request["messages"][0]["content"]) == of_tool
+    assert "VALUE" not in masks.text(text)
+    assert "VALUE" not in masks.text(f"It says {text} there")
+
+
+@pytest.mark.parametrize("name", ['{"password": "VALUE"}', '{"pass_word":"VALUE"}', 'x {"token": "VALUE"}'])
+def test_json_in_the_name_of_a_member_is_masked(name: str) -> None:
+    masks = Masks(Secrets())
+    masked = masks.json(json.dumps({name: 1, "text": json.dumps({name: 1})}))
+    assert "VALUE" not in masked
+    assert masks.json(masked) == masked
+
+
+def test_a_name_in_escapes_is_masked_in_json_that_was_cut() -> None:
+    assert Masks(Secrets()).text('cut {"p\\u0061ss_word": "VALUE", "a": ') == (
+        'cut {"p\\u0061ss_word": "[redacted]", "a": '
+    )

@@ -87,8 +87,11 @@ class RecordingWalk(Walk):
 
     # --- declarations
 
-    def _declaration(self, value: dict[str, Json], parts: Parts, places: Places, depth: int) -> Json:
-        """Its parts stay as they are, also where a path leads to the description of a value."""
+    def _declaration(
+        self, value: dict[str, Json], parts: Parts, places: Places, depth: int, *, secret: bool = False
+    ) -> Json:
+        """Its parts stay as they are, also where a path leads to the description of a value. `secret`: it describes a
+        secret, of which it may hold values."""
         if depth > DEEPEST:
             return self.mask(places)
         places = self._open(places)
@@ -100,24 +103,46 @@ class RecordingWalk(Walk):
             elif part is Part.DECLARATION and isinstance(member, dict):
                 masked[name] = self._declaration(member, parts_of(member, within=True) or {}, places, depth + 1)
             elif part is Part.SCHEMA:
-                masked[name] = self._schema(member, self._below(places, name), depth + 1)
+                masked[name] = self._schema(member, self._below(places, name), depth + 1, secret=secret)
             elif part is Part.SCHEMAS and isinstance(member, dict):
-                masked[name] = self._schemas(member, self._below(places, name), depth + 1)
+                masked[name] = self._schemas(member, self._below(places, name), depth + 1, secret=secret)
+            elif secret:
+                masked[name] = self._values(member)
+            elif part is Part.VALUES:
+                masked[name] = self.value(member, (), depth + 1)
             else:
                 masked |= self._other(name, member, places, depth)
         return masked
 
-    def _schemas(self, value: dict[str, Json], places: Places, depth: int) -> Json:
+    def _schemas(self, value: dict[str, Json], places: Places, depth: int, *, secret: bool) -> Json:
         if depth > DEEPEST:
             return self.mask(places)
         places = self._open(places)
         masked: dict[str, Json] = {}
         for name, member in value.items():
             if isinstance(member, bool) or (isinstance(member, dict) and parts_of_schema(member) is not None):
-                masked[name] = self._schema(member, self._below(places, name), depth + 1)
+                of_secret = secret or names_secret(name)
+                masked[name] = self._schema(member, self._below(places, name), depth + 1, secret=of_secret)
+            elif secret:
+                masked[name] = self._values(member)
             else:
                 masked |= self._other(name, member, places, depth)
         return masked
+
+    def _schema(self, value: Json, places: Places, depth: int, *, secret: bool) -> Json:
+        if isinstance(value, list) and depth <= DEEPEST:
+            return [self._schema(item, places, depth + 1, secret=secret) for item in value]
+        parts = parts_of_schema(value) if isinstance(value, dict) else None
+        if isinstance(value, dict) and parts is not None:
+            return self._declaration(value, parts, places, depth, secret=secret)
+        return self._values(value) if secret else self.value(value, places, depth)
+
+    def _values(self, value: Json) -> Json:
+        """Values of a secret in its schema: a list of them stays one, as a schema must have it."""
+        if isinstance(value, list):
+            masked = [self._values(item) for item in value]
+            return [item for at, item in enumerate(masked) if item not in masked[:at]]
+        return value if _says_nothing(value) else self.mask(())
 
     def _other(self, name: str, member: Json, places: Places, depth: int) -> dict[str, Json]:
         """A member that is no part."""
@@ -127,14 +152,6 @@ class RecordingWalk(Walk):
     def _open(self, places: Places) -> Places:
         """Those of paths that lead on."""
         return tuple(place for place in places if place[1] < len(self._steps[place[0]]))
-
-    def _schema(self, value: Json, places: Places, depth: int) -> Json:
-        if isinstance(value, list) and depth <= DEEPEST:
-            return [self._schema(item, places, depth + 1) for item in value]
-        parts = parts_of_schema(value) if isinstance(value, dict) else None
-        if isinstance(value, dict) and parts is not None:
-            return self._declaration(value, parts, places, depth)
-        return self.value(value, places, depth)
 
     # --- names
 
@@ -150,7 +167,7 @@ class RecordingWalk(Walk):
     def _named(self, name: str, value: Json, *, secret: bool, sealed: bool, scored: bool) -> Json:
         if secret:
             return self.mask(())
-        if value is None or isinstance(value, bool) or value in ("", [], {}):
+        if _says_nothing(value):
             return value
         if isinstance(value, str) and (sealed or names_sealed(name)):
             if _SEAL.fullmatch(value) is not None:
@@ -221,6 +238,10 @@ class RecordingWalk(Walk):
             end = len(text)
         value = text[begin:end]
         return begin, end, f"{MASK[:-1]} {self._digest(value)}]" if value else ""
+
+
+def _says_nothing(value: Json) -> bool:
+    return value is None or isinstance(value, bool) or value in ("", [], {})
 
 
 def _unescaped(name: str) -> str:

@@ -60,6 +60,69 @@ def test_a_value_beside_the_parts_of_a_declaration_is_masked(given: object) -> N
     assert "hunter2" not in masked
 
 
+VALUES = {
+    "default": "hunter2",
+    "const": "hunter2",
+    "enum": ["hunter2", "hunter23", None],
+    "examples": ["hunter2"],
+    "example": {"a": "hunter2"},
+    "x-value": "hunter2",
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_in_the_schema_of_a_secret_is_masked(name: str) -> None:
+    member = {"type": "string", "description": "hunter", name: VALUES[name]}
+    masks = Masks(Secrets())
+    for of_secret in (member, {"anyOf": [member]}, {"type": "array", "items": member}, {"properties": {"a": member}}):
+        schema = {"type": "object", "properties": {"pass_word": of_secret, "size": {"type": "string", "default": "M"}}}
+        masked = masks.json(json.dumps({"tools": [{"name": "pay", "input_schema": schema}]}))
+        assert "hunter2" not in masked
+        assert masks.json(masked) == masked
+        assert json.loads(masked)["tools"][0]["input_schema"]["properties"]["size"] == {
+            "type": "string",
+            "default": "M",
+        }
+        assert '"description":"hunter"' in masked
+
+
+def test_a_list_of_values_of_a_secret_stays_a_list() -> None:
+    schema = {"type": "object", "properties": {"token": {"enum": ["a1", "a2", None]}}}
+    masked = json.loads(Masks(Secrets()).json(json.dumps(schema)))
+    assert masked["properties"]["token"]["enum"] == ["[redacted]", None]
+
+
+def test_a_member_of_a_default_with_the_name_of_a_secret_is_masked() -> None:
+    schema = {**SCHEMA, "default": {"password": "hunter2", "card_no": "1"}}
+    masked = json.loads(Masks(Secrets()).json(json.dumps({"name": "pay", "parameters": schema})))
+    assert masked["parameters"]["default"] == {"password": "[redacted]", "card_no": "1"}
+
+
+@pytest.mark.parametrize("kind", ["Point", "date", ["string", "Point"], 5, {}])
+def test_what_has_a_type_that_no_schema_has_is_none(kind: object) -> None:
+    given = {"type": "object", "properties": {"password": {"type": kind, "title": "hunter2"}}}
+    feature = {"type": kind, "properties": {"password": {"title": "hunter2"}}}
+    assert "hunter2" not in Masks(Secrets()).json(json.dumps([given, feature]))
+
+
+@pytest.mark.parametrize("kind", ["STRING", ["string", "null"], "Integer"])
+def test_the_types_of_schemas_are_known_in_any_case(kind: object) -> None:
+    text = json.dumps({"type": "OBJECT", "properties": {"password": {"type": kind, "title": "hunter2"}}})
+    assert Masks(Secrets()).json(text) == text
+
+
+def test_a_declaration_with_values_of_a_secret_replays(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"password": {"type": "string", "default": "hunter2", "enum": ["a1"]}}}
+    body = json.dumps({"tools": [{"name": "pay", "input_schema": schema}]})
+    record(tmp_path, (post(body), b"data: {}\n\n"))
+    assert "hunter2" not in written(tmp_path)
+    assert replay(tmp_path, post(body))
+    masked = Masks(Secrets()).json(body)
+    with pytest.raises(ReplayMissing):
+        replay(tmp_path, post(masked.replace("input_schema", "parameters")))
+    assert replay(tmp_path, post(masked))
+
+
 def test_a_path_to_a_declaration_masks_it() -> None:
     assert Masks(Secrets(), [json_path("$..form")]).json(json.dumps({"form": SCHEMA})) == '{"form":"[redacted]"}'
 

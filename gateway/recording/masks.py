@@ -13,6 +13,7 @@ import msgspec
 from gateway.a2a.model import Json
 from gateway.a2a.redaction import MASK, JsonPath, json_path
 from gateway.foundation.spellings import SHORTEST_SECRET, pattern_of
+from gateway.recording import addresses
 from gateway.recording.names import may_name_secret, names_secret_parameter
 from gateway.recording.walk import RecordingWalk
 
@@ -130,8 +131,7 @@ class Masks:
         return "{}" if masked == MASK else str(masked)
 
     def url(self, url: str) -> str:
-        address, mark, query = _USER.sub(rf"\1{MASK}", self._secrets.masked(url)).partition("?")
-        return address + mark + "&".join(map(_parameter, query.split("&")))
+        return addresses.masked(self._secrets.masked(url), _is_secret_parameter, lambda: MASK, self.text, whole=True)
 
     def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         """By names in small letters."""
@@ -145,20 +145,12 @@ class Masks:
         return blake2b(text.encode(errors="replace"), digest_size=2, key=self._secrets.key).hexdigest()
 
 
-_USER = re.compile(r"^(\w+://[^/:@]*:)[^/@]+(?=@)")
-
-
 def _seal(text: str) -> str:
     return f"[sealed {blake2b(text.encode(errors='replace'), digest_size=8).hexdigest()}]"
 
 
-def _parameter(pair: str) -> str:
-    name, mark, _ = pair.partition("=")
-    return f"{name}={MASK}" if mark and _is_secret_parameter(unquote_plus(name)) else pair
-
-
 def _is_secret_parameter(name: str) -> bool:
-    return names_secret_parameter(name) or name in _PARAMETERS_OF_ADDRESSES
+    return names_secret_parameter(name) or unquote_plus(name) in _PARAMETERS_OF_ADDRESSES
 
 
 def _is_shown(name: str) -> bool:

@@ -1,6 +1,7 @@
 """Members and parameters known by their names: those of a secret, and those that only a backend can read. Law: pure."""
 
 import re
+from urllib.parse import unquote_plus
 
 _SECRETS = frozenset(
     {"assertion", "authorization", "clientassertion", "cookie", "credential", "credentials", "jwt", "passwd", "pwd"}
@@ -16,6 +17,7 @@ _SECRET_ENDS = tuple(
 _PARAMETERS = frozenset({"key", "sig"})
 _SEALED = frozenset({"encryptedcontent", "encryptedindex", "signature", "thoughtsignature"})
 
+_BRACKETS = re.compile(r"[\[\]]")
 _NO_LETTERS = re.compile(r"[\W_]+")
 
 
@@ -41,7 +43,9 @@ def names_secret(name: str) -> bool:
 
 
 def names_secret_parameter(name: str) -> bool:
-    return plain_name(name) in _PARAMETERS or names_secret(name)
+    """As addresses and forms have it: in percent encoding, or as `user[password]`."""
+    *_, last = [part for part in _BRACKETS.split(unquote_plus(name)) if part and not part.isdigit()] or [""]
+    return plain_name(last) in _PARAMETERS or names_secret(last)
 
 
 def names_sealed(name: str) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 
 from gateway.a2a.model import Json
 from gateway.a2a.redaction import DEEPEST, MASK, JsonPath, Places, Walk, assignment_of, value_at
+from gateway.recording import addresses
 from gateway.recording.declarations import Part, Parts, parts_of, parts_of_schema
 from gateway.recording.names import (
     may_name_secret,
@@ -21,8 +22,6 @@ _MARK = re.compile(r"\[redacted(?: [0-9a-f]{4})?\]")
 _OPENING = re.compile(r"[{\[]")
 _MOST_OPENINGS = 200
 """Places of a text at which JSON is looked for."""
-_PARAMETER = re.compile(r"(?<=[?&;])([\w.\-]{1,64})=([^\s&#\"'<>\\]+)")
-_USER = re.compile(r"(://[^\s/:@\"'\\]*:)[^\s/@\"'\\]+(?=@)")
 _ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})")
 _MEMBER = re.compile(r"(?P<quote>\\{0,15}[\"'])(?P<name>(?:[\w.\- ]|\\{1,16}u[0-9a-fA-F]{4}){1,64})(?P=quote)\s*[:=]")
 """The name of a member of JSON that cannot be read, because it was cut or quoted once more."""
@@ -37,13 +36,14 @@ class RecordingWalk(Walk):
     """Masks the values at the paths, and those of members with the name of a secret. `results` masks all that tools have
     given, `digest` tells texts apart, `seal` is what stands in place of a text that only the backend can read."""
 
-    __slots__ = ("_digest", "_results", "_seal")
+    __slots__ = ("_decoded", "_digest", "_results", "_seal")
 
     def __init__(
         self, paths: tuple[JsonPath, ...], *, results: bool, digest: Callable[[str], str], seal: Callable[[str], str]
     ) -> None:
         super().__init__(paths)
         self._results, self._digest, self._seal = results, digest, seal
+        self._decoded = 0
 
     def value(self, value: Json, places: Places, depth: int) -> Json:
         if isinstance(value, dict):
@@ -73,8 +73,9 @@ class RecordingWalk(Walk):
     def unreadable(self, text: str, places: Places, depth: int) -> str:
         """Masks the JSON within the text, then what is given to a name by its other words."""
         text = self._embedded(text, places, depth)
-        text = _PARAMETER.sub(self._parameter, text)
-        text = _USER.sub(self._user, text)
+        text = addresses.masked(
+            text, names_secret_parameter, lambda: self.mask(()), lambda inner: self._inner(inner, places, depth)
+        )
         text = self._given(text, _MEMBER, lambda found: names_secret(_unescaped(found["name"])))
         for name in dict.fromkeys(self.last_name(*place) for place in places):
             if name:
@@ -198,15 +199,14 @@ class RecordingWalk(Walk):
             at = end
         return "".join([*pieces, text[begin:]])
 
-    def _parameter(self, found: re.Match[str]) -> str:
-        if not names_secret_parameter(found[1]):
-            return found[0]
-        self.masks += 1
-        return f"{found[1]}={MASK}"
-
-    def _user(self, found: re.Match[str]) -> str:
-        self.masks += 1
-        return f"{found[1]}{MASK}"
+    def _inner(self, text: str, places: Places, depth: int) -> str:
+        """A text that is encoded in another."""
+        if self._decoded == addresses.MOST_ENCODINGS:
+            return text
+        self._decoded += 1
+        covered = self.text(text, places, depth + 1)
+        self._decoded -= 1
+        return covered
 
     def _given(self, text: str, pattern: re.Pattern[str], is_secret: Callable[[re.Match[str]], bool]) -> str:
         """The text without the values behind what the pattern finds."""

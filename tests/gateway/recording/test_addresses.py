@@ -77,3 +77,10 @@ def test_an_address_that_is_encoded_more_than_once_is_masked(times: int) -> None
     assert "abc" not in masked
     assert masked.endswith("&b=1")
     assert masks.text(masked) == masked == masks.url(masked)
+
+
+def test_addresses_in_one_another_without_a_secret_stay() -> None:
+    text = "https://i/?page_token=abc"
+    for _ in range(7):
+        text = f"https://h/x?to={quote(text, safe='')}"
+    assert Masks(Secrets()).text(text) == text

@@ -86,6 +86,12 @@ def test_a_value_in_the_schema_of_a_secret_is_masked(name: str) -> None:
         assert '"description":"hunter"' in masked
 
 
+@pytest.mark.parametrize("below", [{"properties": {"a": "hunter2"}}, {"items": "hunter2"}, {"anyOf": ["hunter2"]}])
+def test_what_is_no_schema_in_that_of_a_secret_is_masked(below: object) -> None:
+    schema = {"type": "object", "properties": {"password": below}}
+    assert "hunter2" not in Masks(Secrets()).json(json.dumps(schema))
+
+
 def test_a_list_of_values_of_a_secret_stays_a_list() -> None:
     schema = {"type": "object", "properties": {"token": {"enum": ["a1", "a2", None]}}}
     masked = json.loads(Masks(Secrets()).json(json.dumps(schema)))

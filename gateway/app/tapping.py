@@ -4,7 +4,7 @@ Law: what is recorded and replayed is decided here; the HTTP client of the adapt
 adapter, and each source, is wrapped at its port.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -42,24 +42,36 @@ class TappedRegistry(Registry):
         self.recordings = taps.folder
         self._taps = taps
         self._references = references
-        self._of_tools = tuple(path for agent in config.agents.values() for path in redact_paths(agent.tool_calls))
+        self._agents = tuple(config.agents.values())
         taps.secrets.add(secrets_of(config))
 
     def adapter(self, agent: AgentConfig) -> Adapter:
         """Raises: as of Registry."""
-        tap = self._tap(agent.name, agent.settings, redact_paths(agent.tool_calls))
+        tap = self._tap(agent.name, agent.settings, (agent, *sharing(self._agents, agent.tools)))
         with offered(tap) as offer:
             adapter = super().adapter(agent)
         return adapter if offer.taken else tapped_agent(adapter, agent.name, tap)
 
     def source(self, tool: ToolConfig) -> ToolSource:
         """Raises: as of Registry."""
-        tap = self._tap(f"tools.{tool.name}", tool.settings, self._of_tools)
+        tap = self._tap(f"tools.{tool.name}", tool.settings, sharing(self._agents, [tool.name]))
         return tapped_source(super().source(tool), tool.name, tap)
 
-    def _tap(self, name: str, settings: BaseModel, redact: Iterable[JsonPath]) -> Tap:
+    def _tap(self, name: str, settings: BaseModel, agents: Iterable[AgentConfig]) -> Tap:
         self._taps.secrets.add((*secrets_of(settings), *self._references()))
-        return self._taps.tap(name, redact)
+        return self._taps.tap(name, [path for agent in agents for path in redact_paths(agent.tool_calls)])
+
+
+def sharing(agents: Sequence[AgentConfig], tools: Iterable[str]) -> tuple[AgentConfig, ...]:
+    """The agents with one of these sources of tools, those with a source of theirs, and so on: what one of them has masked
+    must be masked in the requests of all, or their replay has no answer to the masked result."""
+    known = set(tools)
+    while True:
+        found = tuple(agent for agent in agents if not known.isdisjoint(agent.tools))
+        more = known.union(*(agent.tools for agent in found))
+        if more == known:
+            return found
+        known = more
 
 
 def redact_paths(config: ToolCallsConfig) -> Iterator[JsonPath]:

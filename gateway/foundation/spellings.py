@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from html.entities import codepoint2name
 
 SHORTEST_SECRET = 4
@@ -38,6 +39,29 @@ def pattern_of(secrets: Iterable[str], *, cased: bool = False, begun: bool = Fal
         by_first[first].append(more)
     patterns = [f"{re.escape(first)}(?:{'|'.join(dict.fromkeys(more))})" for first, more in by_first.items()]
     return re.compile("|".join(patterns)) if patterns else None
+
+
+def beginnings(text: str, secrets: Iterable[str], ends: re.Pattern[str]) -> list[tuple[int, int]]:
+    """Where a secret begins in the text, with six or more characters, and goes on up to one of the ends: as it is, in
+    capitals or in small letters, and quoted; not in Base64. In the order of the text, the longest first."""
+    found: list[tuple[int, int]] = []
+    for secret in secrets:
+        for form in dict.fromkeys((secret, secret.upper(), secret.lower())) if len(secret) > _BEGINNING else ():
+            for begun in _beginning(form[:_BEGINNING]).finditer(text):
+                end = begun.end()
+                for sign in form[_BEGINNING:]:
+                    more = _beginning(sign).match(text, end)
+                    if more is None:
+                        break
+                    end = more.end()
+                if ends.match(text, end) is not None:
+                    found.append((begun.start(), end))
+    return sorted(found, key=lambda span: (span[0], -span[1]))
+
+
+@lru_cache(maxsize=1024)
+def _beginning(signs: str) -> re.Pattern[str]:
+    return re.compile("".join(_any(_sign(sign)) for sign in signs))
 
 
 def _forms(secret: str, *, cased: bool) -> Iterator[_Form]:

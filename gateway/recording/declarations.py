@@ -15,6 +15,8 @@ class Part(Enum):
     DECLARATION = auto()
     SCHEMA = auto()
     """A schema, or a list of schemas."""
+    VALUES = auto()
+    """Values of what it describes."""
     SCHEMAS = auto()
     """Schemas by the names of what they describe."""
 
@@ -25,13 +27,14 @@ Parts = Mapping[str, Part]
 _SCHEMA: Parts = {
     **dict.fromkeys(
         {"$anchor", "$comment", "$id", "$ref", "$schema", "$vocabulary"}
-        | {"const", "contentEncoding", "contentMediaType", "default", "dependentRequired", "deprecated", "description"}
-        | {"discriminator", "enum", "example", "examples", "exclusiveMaximum", "exclusiveMinimum", "format"}
+        | {"contentEncoding", "contentMediaType", "dependentRequired", "deprecated", "description"}
+        | {"discriminator", "exclusiveMaximum", "exclusiveMinimum", "format"}
         | {"maxContains", "maxItems", "maxLength", "maxProperties", "maximum"}
         | {"minContains", "minItems", "minLength", "minProperties", "minimum", "multipleOf", "nullable", "pattern"}
         | {"propertyOrdering", "readOnly", "required", "title", "type", "uniqueItems", "writeOnly"},
         Part.WORDS,
     ),
+    **dict.fromkeys({"const", "default", "enum", "example", "examples"}, Part.VALUES),
     **dict.fromkeys(
         {"additionalItems", "additionalProperties", "contentSchema", "items", "prefixItems", "propertyNames"}
         | {"unevaluatedItems", "unevaluatedProperties"}
@@ -43,6 +46,9 @@ _SCHEMA: Parts = {
     ),
 }
 """Source: JSON Schema 2020-12 and draft 7, OpenAPI 3.0, Gemini."""
+
+_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+"""In small letters: Gemini has them in capitals."""
 
 _ARGUMENTS = ("inputSchema", "input_schema", "parameters", "parametersJsonSchema")
 _TOOL: Parts = {
@@ -72,7 +78,7 @@ def parts_of(value: dict[str, Json], *, within: bool = False) -> Parts | None:
 
 def parts_of_schema(value: dict[str, Json]) -> Parts | None:
     """The same for what stands where a declaration has a schema."""
-    return _SCHEMA if not value or not _SCHEMA.keys().isdisjoint(value) else None
+    return _SCHEMA if not value or (_has_type(value) and not _SCHEMA.keys().isdisjoint(value)) else None
 
 
 def _may_be_schema(value: Json) -> bool:
@@ -81,12 +87,20 @@ def _may_be_schema(value: Json) -> bool:
 
 def _is_schema(value: dict[str, Json]) -> bool:
     match value:
-        case {"properties": dict(members)}:
+        case {"properties": dict(members)} if _has_type(value):
             return (bool(members) or _is_object(value)) and all(
                 isinstance(member, bool) or (isinstance(member, dict) and parts_of_schema(member) is not None)
                 for member in members.values()
             )
     return False
+
+
+def _has_type(value: dict[str, Json]) -> bool:
+    """Whether its types, if it has any, are those of schemas."""
+    kinds = value.get("type", [])
+    return all(
+        isinstance(kind, str) and kind.lower() in _TYPES for kind in (kinds if isinstance(kinds, list) else [kinds])
+    )
 
 
 def _is_object(value: dict[str, Json]) -> bool:

@@ -74,22 +74,25 @@ class ExchangeFile:
             if self._is_events and kept:
                 whole = joined([block for _, block in kept], self._masks.arguments)
                 kept = [(moment, block) for (moment, _), block in zip(kept, whole, strict=True)]
-            self._write_events(kept)
+            self._write_events(kept, cut=how is not End.COMPLETE)
         self._write([form.end_line(form.Ending(at, how, self._masks.text(why)))])
 
-    def _write_events(self, pieces: list[tuple[float, bytes]]) -> None:
+    def _write_events(self, pieces: list[tuple[float, bytes]], *, cut: bool = False) -> None:
+        """`cut`: more was to come behind the last piece."""
         if not pieces:
             return
         lines = [] if self._has_events else [form.EVENTS_BEGIN]
         self._has_events = True
-        self._write([*lines, *(form.event_line(at, self._masked(piece)) for at, piece in pieces)])
+        for number, (at, piece) in enumerate(pieces, 1):
+            lines.append(form.event_line(at, self._masked(piece, cut=cut and number == len(pieces))))
+        self._write(lines)
 
-    def _masked(self, piece: bytes) -> bytes:
+    def _masked(self, piece: bytes, *, cut: bool) -> bytes:
         event = Event.of(piece) if self._is_events else None
         if event is not None:
             frame = self._masks.secrets(event.frame)
-            return Event(event.name, self._masks.json(event.data), frame).block()
-        return self._masks.raw(piece)
+            return Event(event.name, self._masks.json(event.data, cut=cut), frame).block()
+        return self._masks.raw(piece, cut=cut)
 
     def _write(self, lines: list[str]) -> None:
         written = "".join(f"{line}\n" for line in lines).encode()

@@ -12,8 +12,9 @@ import msgspec
 
 from gateway.a2a.model import Json
 from gateway.a2a.redaction import MASK, JsonPath, json_path
-from gateway.foundation.spellings import SHORTEST_SECRET, pattern_of
-from gateway.recording.names import NOTABLE, names_secret_parameter
+from gateway.foundation.spellings import SHORTEST_SECRET, beginnings, pattern_of
+from gateway.recording import addresses
+from gateway.recording.names import may_name_secret, names_secret_parameter
 from gateway.recording.walk import RecordingWalk
 
 _SHOWN = frozenset(
@@ -47,6 +48,14 @@ _PARAMETERS_OF_ADDRESSES = frozenset({"code", "t"})
 _LITERAL = re.compile(r"-?[0-9.]{1,7}|true|false|null")
 """A value of a variable that stands in JSON without being a text: to mask it would leave no JSON."""
 
+_HALF = r"(?:\\+(?:u[0-9a-fA-F]{0,3})?|%[0-9a-fA-F]?)?"
+"""The beginning of an escape."""
+_MARK = r"(?:\n|\\+n)\[truncated: "
+_CUT = re.compile(_HALF + _MARK)
+_CUT_TEXT = re.compile(rf"{_HALF}(?:{_MARK}|\\*\"|\Z)")
+_IS_CUT_VALUE = re.compile(r"truncated\\*\":\s*true")
+"""Results that `gateway.core.tools.toolset` has cut: texts have a mark, other values are put into an object."""
+
 _ARGUMENTS = tuple(json_path(f"$..{name}") for name in ("arguments", "args"))
 _ALL_ARGUMENTS, _ALL_RESULTS = ("args", None), ("response", None)
 """The first steps of paths that cover all that a call was given, or has given. None is every member."""
@@ -68,8 +77,23 @@ class Secrets:
         self._values |= fresh
         self._pattern = pattern_of(self._values, cased=True)
 
-    def masked(self, text: str) -> str:
-        return text if self._pattern is None else self._pattern.sub(MASK, text)
+    def masked(self, text: str, *, cut: bool = False) -> str:
+        """`cut`: its end is missing, so the beginning of a secret there is masked too. So it is where the gateway has cut a
+        result."""
+        if self._pattern is None:
+            return text
+        text = self._pattern.sub(MASK, text)
+        if cut or _IS_CUT_VALUE.search(text) is not None:
+            return self._without_beginnings(text, _CUT_TEXT)
+        return self._without_beginnings(text, _CUT) if "[truncated: " in text else text
+
+    def _without_beginnings(self, text: str, ends: re.Pattern[str]) -> str:
+        pieces, at = [], 0
+        for begin, end in beginnings(text, self._values, ends):
+            if begin >= at:
+                pieces += [text[at:begin], MASK]
+                at = end
+        return "".join([*pieces, text[at:]])
 
 
 class Masks:
@@ -85,17 +109,17 @@ class Masks:
         """A text that says nothing but secrets."""
         return self._secrets.masked(text)
 
-    def text(self, text: str) -> str:
+    def text(self, text: str, *, cut: bool = False) -> str:
         """Any text."""
         walk = self._walk()
-        return walk.text(self._secrets.masked(text), walk.all_places(), 0)
+        return walk.text(self._secrets.masked(text, cut=cut), walk.all_places(), 0)
 
-    def raw(self, content: bytes) -> bytes:
+    def raw(self, content: bytes, *, cut: bool = False) -> bytes:
         """Any bytes; in those that are no text, a secret of ASCII is found as it is."""
         try:
-            return self.text(content.decode()).encode()
+            return self.text(content.decode(), cut=cut).encode()
         except UnicodeDecodeError:
-            return self.text(content.decode("latin-1")).encode("latin-1", "replace")
+            return self.text(content.decode("latin-1"), cut=cut).encode("latin-1", "replace")
 
     def body(self, body: bytes | None) -> str | bytes | None:
         """A whole body; bytes for one that is no text."""
@@ -106,10 +130,11 @@ class Masks:
         except UnicodeDecodeError:
             return self.raw(body)
 
-    def json(self, text: str) -> str:
-        """JSON with its masks, as it is written otherwise. Another text is masked as a text."""
-        masked = self._secrets.masked(text)
-        if not self._paths and not self._results and NOTABLE.search(masked) is None:
+    def json(self, text: str, *, cut: bool = False) -> str:
+        """JSON with its masks, as it is written otherwise. Another text is masked as a text. `cut`: nothing comes behind it,
+        although it was to."""
+        masked = self._secrets.masked(text, cut=cut)
+        if not self._paths and not self._results and not may_name_secret(masked):
             return masked
         try:
             value: Json = msgspec.json.decode(masked)
@@ -124,14 +149,13 @@ class Masks:
         return walk.value(value, walk.all_places(), 0)
 
     def arguments(self, text: str) -> str:
-        """The complete arguments of a tool call, as JSON."""
-        covered = self.value({"arguments": self._secrets.masked(text)})
+        """The arguments of a tool call, as JSON, or as much of it as has come."""
+        covered = self.value({"arguments": self._secrets.masked(text, cut=True)})
         masked = covered["arguments"] if isinstance(covered, dict) else MASK
         return "{}" if masked == MASK else str(masked)
 
     def url(self, url: str) -> str:
-        address, mark, query = _USER.sub(rf"\1{MASK}", self._secrets.masked(url)).partition("?")
-        return address + mark + "&".join(map(_parameter, query.split("&")))
+        return addresses.masked(self._secrets.masked(url), _is_secret_parameter, lambda: MASK, self.text, whole=True)
 
     def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         """By names in small letters."""
@@ -145,20 +169,12 @@ class Masks:
         return blake2b(text.encode(errors="replace"), digest_size=2, key=self._secrets.key).hexdigest()
 
 
-_USER = re.compile(r"^(\w+://[^/:@]*:)[^/@]+(?=@)")
-
-
 def _seal(text: str) -> str:
     return f"[sealed {blake2b(text.encode(errors='replace'), digest_size=8).hexdigest()}]"
 
 
-def _parameter(pair: str) -> str:
-    name, mark, _ = pair.partition("=")
-    return f"{name}={MASK}" if mark and _is_secret_parameter(unquote_plus(name)) else pair
-
-
 def _is_secret_parameter(name: str) -> bool:
-    return names_secret_parameter(name) or name in _PARAMETERS_OF_ADDRESSES
+    return names_secret_parameter(name) or unquote_plus(name) in _PARAMETERS_OF_ADDRESSES
 
 
 def _is_shown(name: str) -> bool:

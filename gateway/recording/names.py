@@ -1,6 +1,7 @@
 """Members and parameters known by their names: those of a secret, and those that only a backend can read. Law: pure."""
 
 import re
+from urllib.parse import unquote_plus
 
 _SECRETS = frozenset(
     {"assertion", "authorization", "clientassertion", "cookie", "credential", "credentials", "jwt", "passwd", "pwd"}
@@ -16,12 +17,24 @@ _SECRET_ENDS = tuple(
 _PARAMETERS = frozenset({"key", "sig"})
 _SEALED = frozenset({"encryptedcontent", "encryptedindex", "signature", "thoughtsignature"})
 
-NOTABLE = re.compile(
-    "token|secret|key|passw|pwd|passphrase|credential|authorization|cookie|jwt|assertion|connection|stream_?url"
-    "|encrypted|signature|sig=|redacted_thinking|://[^/\\s]*@",
-    re.IGNORECASE,
-)
-"""A text without any of these words has nothing that is masked by its name."""
+_BRACKETS = re.compile(r"[\[\]]")
+_NO_LETTERS = re.compile(r"[\W_]+")
+
+
+def _shortest(names: frozenset[str]) -> list[str]:
+    """Those in which no other stands."""
+    return sorted(name for name in names if not any(other in name for other in names - {name}))
+
+
+_WORDS = re.compile("|".join(_shortest(_SECRETS.union(_SECRET_ENDS) | _PARAMETERS | _SEALED | {"redactedthinking"})))
+
+
+def may_name_secret(text: str) -> bool:
+    """Whether anything in this text may be masked by its name. Law: of what is masked, nothing is passed over; a name in
+    escapes is not looked for, so each text with an escape counts."""
+    if "\\" in text or "%" in text or ("@" in text and "://" in text):
+        return True
+    return _WORDS.search(_NO_LETTERS.sub("", text).lower()) is not None
 
 
 def names_secret(name: str) -> bool:
@@ -30,7 +43,9 @@ def names_secret(name: str) -> bool:
 
 
 def names_secret_parameter(name: str) -> bool:
-    return plain_name(name) in _PARAMETERS or names_secret(name)
+    """As addresses and forms have it: in percent encoding, or as `user[password]`."""
+    *_, last = [part for part in _BRACKETS.split(unquote_plus(name)) if part and not part.isdigit()] or [""]
+    return plain_name(last) in _PARAMETERS or names_secret(last)
 
 
 def names_sealed(name: str) -> bool:

@@ -8,9 +8,10 @@ import msgspec
 
 from gateway.a2a.model import Json
 from gateway.a2a.redaction import DEEPEST, MASK, JsonPath, Places, Walk, assignment_of, value_at
+from gateway.recording import addresses
 from gateway.recording.declarations import Part, Parts, parts_of, parts_of_schema
 from gateway.recording.names import (
-    NOTABLE,
+    may_name_secret,
     names_sealed,
     names_secret,
     names_secret_parameter,
@@ -21,9 +22,8 @@ _MARK = re.compile(r"\[redacted(?: [0-9a-f]{4})?\]")
 _OPENING = re.compile(r"[{\[]")
 _MOST_OPENINGS = 200
 """Places of a text at which JSON is looked for."""
-_PARAMETER = re.compile(r"(?<=[?&;])([\w.\-]{1,64})=([^\s&#\"'<>\\]+)")
-_USER = re.compile(r"(://[^\s/:@\"'\\]*:)[^\s/@\"'\\]+(?=@)")
-_MEMBER = re.compile(r"(?P<quote>\\{0,15}[\"'])(?P<name>[\w.\- ]{1,64})(?P=quote)\s*[:=]")
+_ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})")
+_MEMBER = re.compile(r"(?P<quote>\\{0,15}[\"'])(?P<name>(?:[\w.\- ]|\\{1,16}u[0-9a-fA-F]{4}){1,64})(?P=quote)\s*[:=]")
 """The name of a member of JSON that cannot be read, because it was cut or quoted once more."""
 _FLAG = re.compile(r"--[^:=>|]*[\s\"'][^:=>|]\Z", re.DOTALL)
 _QUOTE = re.compile(r"\s*(\\{0,15}[\"'])")
@@ -36,13 +36,14 @@ class RecordingWalk(Walk):
     """Masks the values at the paths, and those of members with the name of a secret. `results` masks all that tools have
     given, `digest` tells texts apart, `seal` is what stands in place of a text that only the backend can read."""
 
-    __slots__ = ("_digest", "_results", "_seal")
+    __slots__ = ("_decoded", "_digest", "_results", "_seal")
 
     def __init__(
         self, paths: tuple[JsonPath, ...], *, results: bool, digest: Callable[[str], str], seal: Callable[[str], str]
     ) -> None:
         super().__init__(paths)
         self._results, self._digest, self._seal = results, digest, seal
+        self._decoded = 0
 
     def value(self, value: Json, places: Places, depth: int) -> Json:
         if isinstance(value, dict):
@@ -60,29 +61,38 @@ class RecordingWalk(Walk):
             return self.mask(())
         if isinstance(value, list):
             return [self.value(item, places, depth + 1) for item in value]
-        return {name: self.value(member, places, depth + 1) for name, member in value.items()}
+        return {
+            self._name(name, places, depth): self.value(member, places, depth + 1) for name, member in value.items()
+        }
 
     def text(self, text: str, places: Places, depth: int) -> str:
-        if (not places and NOTABLE.search(text) is None) or _MARK.fullmatch(text) is not None:
+        if (not places and not may_name_secret(text)) or _MARK.fullmatch(text) is not None:
             return text
         return super().text(text, places, depth)
 
     def unreadable(self, text: str, places: Places, depth: int) -> str:
         """Masks the JSON within the text, then what is given to a name by its other words."""
         text = self._embedded(text, places, depth)
-        text = _PARAMETER.sub(self._parameter, text)
-        text = _USER.sub(self._user, text)
-        text = self._given(text, _MEMBER, lambda found: names_secret(found["name"]))
+        text = addresses.masked(
+            text, names_secret_parameter, lambda: self.mask(()), lambda inner: self._inner(inner, places, depth)
+        )
+        text = self._given(text, _MEMBER, lambda found: names_secret(_unescaped(found["name"])))
         for name in dict.fromkeys(self.last_name(*place) for place in places):
             if name:
                 pattern = re.compile(assignment_of(name).pattern, re.IGNORECASE)
                 text = self._given(text, pattern, lambda _: True)
         return text
 
+    def _name(self, name: str, places: Places, depth: int) -> str:
+        return name if name.isidentifier() else self.text(name, places, depth)
+
     # --- declarations
 
-    def _declaration(self, value: dict[str, Json], parts: Parts, places: Places, depth: int) -> Json:
-        """Its parts stay as they are, also where a path leads to the description of a value."""
+    def _declaration(
+        self, value: dict[str, Json], parts: Parts, places: Places, depth: int, *, secret: bool = False
+    ) -> Json:
+        """Its parts stay as they are, also where a path leads to the description of a value. `secret`: it describes a
+        secret, of which it may hold values."""
         if depth > DEEPEST:
             return self.mask(places)
         places = self._open(places)
@@ -94,24 +104,46 @@ class RecordingWalk(Walk):
             elif part is Part.DECLARATION and isinstance(member, dict):
                 masked[name] = self._declaration(member, parts_of(member, within=True) or {}, places, depth + 1)
             elif part is Part.SCHEMA:
-                masked[name] = self._schema(member, self._below(places, name), depth + 1)
+                masked[name] = self._schema(member, self._below(places, name), depth + 1, secret=secret)
             elif part is Part.SCHEMAS and isinstance(member, dict):
-                masked[name] = self._schemas(member, self._below(places, name), depth + 1)
+                masked[name] = self._schemas(member, self._below(places, name), depth + 1, secret=secret)
+            elif secret:
+                masked[name] = self._values(member)
+            elif part is Part.VALUES:
+                masked[name] = self.value(member, (), depth + 1)
             else:
                 masked |= self._other(name, member, places, depth)
         return masked
 
-    def _schemas(self, value: dict[str, Json], places: Places, depth: int) -> Json:
+    def _schemas(self, value: dict[str, Json], places: Places, depth: int, *, secret: bool) -> Json:
         if depth > DEEPEST:
             return self.mask(places)
         places = self._open(places)
         masked: dict[str, Json] = {}
         for name, member in value.items():
             if isinstance(member, bool) or (isinstance(member, dict) and parts_of_schema(member) is not None):
-                masked[name] = self._schema(member, self._below(places, name), depth + 1)
+                of_secret = secret or names_secret(name)
+                masked[name] = self._schema(member, self._below(places, name), depth + 1, secret=of_secret)
+            elif secret:
+                masked[name] = self._values(member)
             else:
                 masked |= self._other(name, member, places, depth)
         return masked
+
+    def _schema(self, value: Json, places: Places, depth: int, *, secret: bool) -> Json:
+        if isinstance(value, list) and depth <= DEEPEST:
+            return [self._schema(item, places, depth + 1, secret=secret) for item in value]
+        parts = parts_of_schema(value) if isinstance(value, dict) else None
+        if isinstance(value, dict) and parts is not None:
+            return self._declaration(value, parts, places, depth, secret=secret)
+        return self._values(value) if secret else self.value(value, places, depth)
+
+    def _values(self, value: Json) -> Json:
+        """Values of a secret in its schema: a list of them stays one, as a schema must have it."""
+        if isinstance(value, list):
+            masked = [self._values(item) for item in value]
+            return [item for at, item in enumerate(masked) if item not in masked[:at]]
+        return value if _says_nothing(value) else self.mask(())
 
     def _other(self, name: str, member: Json, places: Places, depth: int) -> dict[str, Json]:
         """A member that is no part."""
@@ -121,14 +153,6 @@ class RecordingWalk(Walk):
     def _open(self, places: Places) -> Places:
         """Those of paths that lead on."""
         return tuple(place for place in places if place[1] < len(self._steps[place[0]]))
-
-    def _schema(self, value: Json, places: Places, depth: int) -> Json:
-        if isinstance(value, list) and depth <= DEEPEST:
-            return [self._schema(item, places, depth + 1) for item in value]
-        parts = parts_of_schema(value) if isinstance(value, dict) else None
-        if isinstance(value, dict) and parts is not None:
-            return self._declaration(value, parts, places, depth)
-        return self.value(value, places, depth)
 
     # --- names
 
@@ -144,7 +168,7 @@ class RecordingWalk(Walk):
     def _named(self, name: str, value: Json, *, secret: bool, sealed: bool, scored: bool) -> Json:
         if secret:
             return self.mask(())
-        if value is None or isinstance(value, bool) or value in ("", [], {}):
+        if _says_nothing(value):
             return value
         if isinstance(value, str) and (sealed or names_sealed(name)):
             if _SEAL.fullmatch(value) is not None:
@@ -175,15 +199,14 @@ class RecordingWalk(Walk):
             at = end
         return "".join([*pieces, text[begin:]])
 
-    def _parameter(self, found: re.Match[str]) -> str:
-        if not names_secret_parameter(found[1]):
-            return found[0]
-        self.masks += 1
-        return f"{found[1]}={MASK}"
-
-    def _user(self, found: re.Match[str]) -> str:
-        self.masks += 1
-        return f"{found[1]}{MASK}"
+    def _inner(self, text: str, places: Places, depth: int) -> str:
+        """A text that is encoded in another."""
+        if self._decoded == addresses.MOST_ENCODINGS:
+            return text
+        self._decoded += 1
+        covered = self.text(text, places, depth + 1)
+        self._decoded -= 1
+        return covered
 
     def _given(self, text: str, pattern: re.Pattern[str], is_secret: Callable[[re.Match[str]], bool]) -> str:
         """The text without the values behind what the pattern finds."""
@@ -215,6 +238,14 @@ class RecordingWalk(Walk):
             end = len(text)
         value = text[begin:end]
         return begin, end, f"{MASK[:-1]} {self._digest(value)}]" if value else ""
+
+
+def _says_nothing(value: Json) -> bool:
+    return value is None or isinstance(value, bool) or value in ("", [], {})
+
+
+def _unescaped(name: str) -> str:
+    return _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), name)
 
 
 def _encoded(value: Json) -> str:

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, SecretStr
 
-from gateway.app.tapping import TappedRegistry, secrets_of
+from gateway.app.tapping import TappedRegistry, secrets_of, sharing
+from gateway.config.agents import AgentConfig
+from gateway.config.tools import ToolCallsConfig
 from gateway.foundation.clock import Clock
 from gateway.ports.adapter import ErrorClass
 from gateway.recording.player import Replay
@@ -113,6 +116,36 @@ async def test_tools_do_not_run_in_a_replay(type_: str, emulator: Any, tmp_path:
     }
 
 
+async def test_what_one_agent_masks_of_a_shared_tool_replays_for_the_other(tmp_path: Path) -> None:
+    (tmp_path / "fruit.py").write_text(TOOLS.replace("LOOKED", str(tmp_path / "looked")))
+    settings = f"tools: {{fruit: {{type: python, ref: '{tmp_path}/fruit.py:look'}}}}"
+    script = lambda talk: (  # noqa: E731
+        [Say("Well.")] if "call_1" in json.dumps(talk.items) else [Call("look", {"what": "orange"}, call_id="call_1")]
+    )
+    async with ChatServer(script, api_key=KEY).serve() as url:
+        common = f"type: openai-chat, model: m, api_key: {KEY}, base_url: '{url}/v1', tools: [fruit]"
+        agents = f"{{a: {{{common}}}, b: {{{common}, tool_calls: {{redact: [$..found]}}}}}}"
+        first = await recorded(agents, tmp_path, "Look!", settings=settings)
+    second, replay = await replayed(agents, tmp_path, "Look!", settings=settings)
+    assert "ORANGE" in "".join(first[0])
+    assert "ORANGE" not in written(tmp_path / "taken")
+    assert "COMPLETED" in second[0][-1]
+    assert (replay.missing, replay.unused) == ([], ())
+
+
+@pytest.mark.parametrize(
+    ("tools", "agents"),
+    [("x", "ab"), ("y", "ab"), ("z", "ab"), ("v", "c"), ("xv", "abc"), ("w", ""), ("", "")],
+)
+def test_agents_share_masks_by_the_tools_that_lead_from_one_to_another(tools: str, agents: str) -> None:
+    of = {"a": "xy", "b": "yz", "c": "v", "d": ""}
+    known = [
+        AgentConfig(type="python", name=name, settings=ToolCallsConfig(), tools=tuple(each))
+        for name, each in of.items()
+    ]
+    assert "".join(agent.name for agent in sharing(known, tools)) == agents
+
+
 async def test_a_call_that_broke_off_and_was_repeated_breaks_off_and_is_repeated(tmp_path: Path) -> None:
     scripts: list[Sequence[Step]] = [[Cut()], [Say("At last.")]]
     async with ChatServer(lambda _: scripts.pop(0), api_key=KEY).serve() as url:
@@ -170,8 +203,6 @@ async def test_a_secret_that_the_backend_repeats_is_in_no_file(tmp_path: Path) -
 
 
 def test_every_secret_of_the_settings_is_known() -> None:
-    from pydantic import BaseModel, SecretStr
-
     class Inner(BaseModel):
         headers: dict[str, SecretStr] = {"a": SecretStr("Bearer abc")}
         keys: tuple[SecretStr, ...] = (SecretStr(" one "),)

@@ -60,6 +60,75 @@ def test_a_value_beside_the_parts_of_a_declaration_is_masked(given: object) -> N
     assert "hunter2" not in masked
 
 
+VALUES = {
+    "default": "hunter2",
+    "const": "hunter2",
+    "enum": ["hunter2", "hunter23", None],
+    "examples": ["hunter2"],
+    "example": {"a": "hunter2"},
+    "x-value": "hunter2",
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_in_the_schema_of_a_secret_is_masked(name: str) -> None:
+    member = {"type": "string", "description": "hunter", name: VALUES[name]}
+    masks = Masks(Secrets())
+    for of_secret in (member, {"anyOf": [member]}, {"type": "array", "items": member}, {"properties": {"a": member}}):
+        schema = {"type": "object", "properties": {"pass_word": of_secret, "size": {"type": "string", "default": "M"}}}
+        masked = masks.json(json.dumps({"tools": [{"name": "pay", "input_schema": schema}]}))
+        assert "hunter2" not in masked
+        assert masks.json(masked) == masked
+        assert json.loads(masked)["tools"][0]["input_schema"]["properties"]["size"] == {
+            "type": "string",
+            "default": "M",
+        }
+        assert '"description":"hunter"' in masked
+
+
+@pytest.mark.parametrize("below", [{"properties": {"a": "hunter2"}}, {"items": "hunter2"}, {"anyOf": ["hunter2"]}])
+def test_what_is_no_schema_in_that_of_a_secret_is_masked(below: object) -> None:
+    schema = {"type": "object", "properties": {"password": below}}
+    assert "hunter2" not in Masks(Secrets()).json(json.dumps(schema))
+
+
+def test_a_list_of_values_of_a_secret_stays_a_list() -> None:
+    schema = {"type": "object", "properties": {"token": {"enum": ["a1", "a2", None]}}}
+    masked = json.loads(Masks(Secrets()).json(json.dumps(schema)))
+    assert masked["properties"]["token"]["enum"] == ["[redacted]", None]
+
+
+def test_a_member_of_a_default_with_the_name_of_a_secret_is_masked() -> None:
+    schema = {**SCHEMA, "default": {"password": "hunter2", "card_no": "1"}}
+    masked = json.loads(Masks(Secrets()).json(json.dumps({"name": "pay", "parameters": schema})))
+    assert masked["parameters"]["default"] == {"password": "[redacted]", "card_no": "1"}
+
+
+@pytest.mark.parametrize("kind", ["Point", "date", ["string", "Point"], 5, {}])
+def test_what_has_a_type_that_no_schema_has_is_none(kind: object) -> None:
+    given = {"type": "object", "properties": {"password": {"type": kind, "title": "hunter2"}}}
+    feature = {"type": kind, "properties": {"password": {"title": "hunter2"}}}
+    assert "hunter2" not in Masks(Secrets()).json(json.dumps([given, feature]))
+
+
+@pytest.mark.parametrize("kind", ["STRING", ["string", "null"], "Integer"])
+def test_the_types_of_schemas_are_known_in_any_case(kind: object) -> None:
+    text = json.dumps({"type": "OBJECT", "properties": {"password": {"type": kind, "title": "hunter2"}}})
+    assert Masks(Secrets()).json(text) == text
+
+
+def test_a_declaration_with_values_of_a_secret_replays(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"password": {"type": "string", "default": "hunter2", "enum": ["a1"]}}}
+    body = json.dumps({"tools": [{"name": "pay", "input_schema": schema}]})
+    record(tmp_path, (post(body), b"data: {}\n\n"))
+    assert "hunter2" not in written(tmp_path)
+    assert replay(tmp_path, post(body))
+    masked = Masks(Secrets()).json(body)
+    with pytest.raises(ReplayMissing):
+        replay(tmp_path, post(masked.replace("input_schema", "parameters")))
+    assert replay(tmp_path, post(masked))
+
+
 def test_a_path_to_a_declaration_masks_it() -> None:
     assert Masks(Secrets(), [json_path("$..form")]).json(json.dumps({"form": SCHEMA})) == '{"form":"[redacted]"}'
 
@@ -216,3 +285,46 @@ def test_a_result_that_was_masked_for_its_names_is_sent_on_in_a_replay(tmp_path:
     given = {"ok": "bob", "session_token": "SESS", "password": 1}
     record(tmp_path, (post(request(given)), b"data: {}\n\n"))
     assert replay(tmp_path, post(request({"ok": "bob", "session_token": "[redacted]", "password": "[redacted]"})))
+
+
+SPELLINGS = [
+    "PASS-WORD",
+    "pass_word",
+    "pass word",
+    "p.assword",
+    "to_ken",
+    "coo_kie",
+    "sig_nature",
+    "client_sec_ret",
+    "connection-string",
+    "pass\nword",
+    "to\\ken",
+    "tok\u200ben",
+]
+ESCAPED = ['{"p\\u0061ssword": "VALUE"}', '{"a": "{\\"p\\\\u0061ss_word\\": \\"VALUE\\"}"}', '{"\\u0070wd":"VALUE"}']
+
+
+@pytest.mark.parametrize("text", [*(json.dumps({name: "VALUE"}) for name in SPELLINGS), *ESCAPED])
+def test_a_result_is_masked_in_the_request_as_in_the_file_of_its_tool(text: str) -> None:
+    """Nothing else in the text says that a secret is in it."""
+    masks = Masks(Secrets())
+    of_tool = json.loads(masks.json(json.dumps({"response": json.loads(text)})))["response"]
+    request = json.loads(masks.json(json.dumps({"messages": [{"role": "tool", "content": text}]})))
+    assert "VALUE" not in json.dumps([of_tool, request])
+    assert json.loads(request["messages"][0]["content"]) == of_tool
+    assert "VALUE" not in masks.text(text)
+    assert "VALUE" not in masks.text(f"It says {text} there")
+
+
+@pytest.mark.parametrize("name", ['{"password": "VALUE"}', '{"pass_word":"VALUE"}', 'x {"token": "VALUE"}'])
+def test_json_in_the_name_of_a_member_is_masked(name: str) -> None:
+    masks = Masks(Secrets())
+    masked = masks.json(json.dumps({name: 1, "text": json.dumps({name: 1})}))
+    assert "VALUE" not in masked
+    assert masks.json(masked) == masked
+
+
+def test_a_name_in_escapes_is_masked_in_json_that_was_cut() -> None:
+    assert Masks(Secrets()).text('cut {"p\\u0061ss_word": "VALUE", "a": ') == (
+        'cut {"p\\u0061ss_word": "[redacted]", "a": '
+    )

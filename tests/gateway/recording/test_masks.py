@@ -8,6 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from gateway.a2a.redaction import json_path
+from gateway.ports.wire import End
 from gateway.recording.masks import Masks, Secrets
 from tests.gateway.recording.support import JSON, body_of, post, record, replay, written
 
@@ -179,3 +180,53 @@ def test_masking_twice_is_masking_once() -> None:
     masks = Masks(Secrets(["sk-proj-0123456789"]), [json_path("$.args.password")])
     text = json.dumps({"token": "t", "a": "sk-proj-0123456789", "encrypted_content": "x" * 99, "input": [_CALL]})
     assert masks.json(masks.json(text)) == masks.json(text)
+
+
+CUT = [
+    SECRET[:6],
+    SECRET[:-1],
+    SECRET[:9].upper(),
+    json.dumps(SECRET)[1:-2],
+    json.dumps(SECRET)[1:14],
+    quote(SECRET)[:-1],
+]
+
+
+def results(begun: str, folder: Path) -> Path:
+    """Where a result was cut behind this text: by the gateway, in a text and in another value, and by the wire."""
+    text = f"the key {begun}\n[truncated: 65536 of 70000 bytes]"
+    value = {"truncated": True, "bytes": 70000, "beginning": f'{{"the key": "{begun}'}
+    bodies = [text, json.dumps(value), value]
+    messages = json.dumps({"messages": [{"role": "tool", "content": each} for each in bodies]})
+    cut = f'{{"the key": "{begun}'.encode()
+    record(folder / "json", (post(messages), cut), secrets=[SECRET], how=End.CUT, headers=JSON)
+    record(folder / "rows", (post(), cut), secrets=[SECRET], how=End.TIMEOUT, headers={"Content-Type": "text/plain"})
+    _, stream = deltas('{"the key":"', begun[:4], begun[4:])[0]
+    record(folder / "arguments", (post(), stream), secrets=[SECRET], how=End.CUT)
+    said = b"data: %s\n\n" % json.dumps({"delta": f"the key {begun}"}).encode()
+    record(folder / "event", (post(), said[:-4]), secrets=[SECRET], how=End.CUT)
+    return folder
+
+
+@pytest.mark.parametrize("begun", CUT)
+def test_the_beginning_of_a_secret_is_masked_where_a_text_is_cut(tmp_path: Path, begun: str) -> None:
+    found = written(results(begun, tmp_path))
+    assert begun[:6] not in found
+    assert found.count("the key") == 7
+    assert found.count("[redacted]") == 7
+
+
+def test_what_two_secrets_begin_with_is_masked_once() -> None:
+    masks = Masks(Secrets(["sk-proj-0123", "sk-proj-4567", "sk-proj-sk-proj-89"]))
+    for begun in ("sk-proj-", "sk-proj-sk-pro"):
+        assert masks.text(f"a {begun}\n[truncated: 1 of 2 bytes]") == "a [redacted]\n[truncated: 1 of 2 bytes]"
+
+
+def test_less_than_six_characters_of_a_secret_are_words(tmp_path: Path) -> None:
+    assert "[redacted]" not in written(results(SECRET[:5], tmp_path))
+
+
+def test_the_beginning_of_a_secret_stays_where_nothing_is_cut() -> None:
+    masks, begun = Masks(Secrets([SECRET])), SECRET[:8].replace('"', "'")
+    for text in (f"{begun} and more\n[truncated: 1 of 2 bytes]", json.dumps({"a": begun})):
+        assert masks.json(text) == masks.text(text) == text

@@ -34,7 +34,7 @@ def actor_of(identity: Identity, peer: str) -> Actor:
 def target_of(agent: str, request: Any, result: Any = None) -> Target:
     """The ids that the request names, and those that its result has."""
     message = getattr(request, "message", None)
-    found = Target(agent=agent, push=_push(request))
+    found = Target(agent=agent, push=_push(result) or _push(request))
     task, context, name = _task(request), "", ""
     if isinstance(message, Message):
         task, context, name = message.task_id or "", message.context_id or "", message.message_id

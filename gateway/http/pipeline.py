@@ -280,7 +280,13 @@ class Pipeline:
                     self._observer.audited(AuditEntry(action, actor, target, outcome))
 
             asked = target_of(call.agent.name, request)
-            taken = replace(call, on_task=lambda task, context: tell(replace(asked, task=task, context=context)))
+            taken = replace(
+                call,
+                on_task=lambda task, context: tell(replace(asked, task=task, context=context)),
+                on_push=lambda push, task, context: self._observer.audited(
+                    AuditEntry("push.created", actor, Target(call.agent.name, context, task, push=push))
+                ),
+            )
             try:
                 result = await perform(taken, request)
             except A2AError as error:

@@ -159,6 +159,8 @@ class Operations:
                 repeated = await self._reader.record(call, accepted.task)
                 call.on_task(repeated.id, repeated.context_id)
         if push is not None:
+            if isinstance(accepted, TurnRun):
+                push.stored(accepted.live.id, accepted.live.context_id)
             self._configs(call).changed()
         return accepted
 

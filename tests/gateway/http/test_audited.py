@@ -13,6 +13,7 @@ from gateway.ledger.api_keys import ApiKey, IssueKey, digest_of, new_key, shown
 from gateway.telemetry.audit_chain import verify
 from tests.a2a_client import A2A, a2a_http, user_message
 from tests.interop.echo_agent import gate
+from tests.receiver import LOOPBACK
 from tests.running import Local, StartLocal, start_local
 from tests.support.polling import until
 
@@ -113,6 +114,51 @@ async def test_a_decision_on_a_tool_call_is_told_as_such(start_local: StartLocal
         body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": decided}}
         await http.post("/a2a/echo", json=body, headers={"A2A-Version": "1.0"})
     assert told(tmp_path)[-1][0] == "approval.decided"
+
+
+PUSH = f"push: {{{LOOPBACK}}}"
+NOWHERE = "http://127.0.0.1:9/hook"
+
+
+async def test_a_push_configuration_that_comes_with_a_message_has_a_line(
+    start_local: StartLocal, tmp_path: Path
+) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path, PUSH))
+    async with a2a_http(gateway.url) as http:
+        caller = A2A(http, "echo")
+        config = {"url": f"{NOWHERE}?token=canary"}
+        answer = await caller.call(
+            "SendMessage", message=user_message("hi"), configuration={"taskPushNotificationConfig": config}
+        )
+        task = answer["task"]
+        [made] = (await caller.call("ListTaskPushNotificationConfigs", taskId=task["id"]))["configs"]
+    accepted, created = entries(tmp_path)[1:]
+    assert (accepted["action"], created["action"], created["outcome"]) == ("message.accepted", "push.created", "done")
+    assert created["actor"] == accepted["actor"]
+    assert created["target"] == {"agent": "echo", "context": task["contextId"], "task": task["id"], "push": made["id"]}
+    assert b"canary" not in (tmp_path / "audit.jsonl").read_bytes()
+
+
+async def test_a_message_that_is_repeated_makes_no_push_configuration(start_local: StartLocal, tmp_path: Path) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path, PUSH))
+    async with a2a_http(gateway.url) as http:
+        http.headers["idempotency-key"] = "once"
+        message = user_message("hi")
+        for _ in range(2):
+            configuration = {"taskPushNotificationConfig": {"id": "p", "url": NOWHERE}}
+            await A2A(http, "echo").call("SendMessage", message=message, configuration=configuration)
+    assert [action for action, _ in told(tmp_path)].count("push.created") == 1
+
+
+async def test_a_push_configuration_has_a_line_with_the_id_that_the_gateway_gave_it(
+    start_local: StartLocal, tmp_path: Path
+) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path, PUSH))
+    async with a2a_http(gateway.url) as http:
+        caller = A2A(http, "echo")
+        task = (await caller.send("hi"))["id"]
+        made = await caller.call("CreateTaskPushNotificationConfig", taskId=task, url=NOWHERE)
+    assert entries(tmp_path)[-1]["target"] == {"agent": "echo", "task": task, "push": made["id"]}
 
 
 async def test_reads_have_no_line(start_local: StartLocal, tmp_path: Path) -> None:

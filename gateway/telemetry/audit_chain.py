@@ -145,7 +145,7 @@ def _entry(line: bytes) -> _Entry | None:
         return None
     try:
         found = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     match found:
         case {"v": 1 | 2 as version, "process": str(process), "seq": int(seq), "prev": str(prev)}:
@@ -170,7 +170,7 @@ def _begins_a_line(text: bytes) -> bool:
 def _has_fields_of_a_line(text: str) -> bool:
     try:
         found = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return False
     if not isinstance(found, dict) or found.get("v") not in (0, _OF_PROCESS, _OF_FILE):
         return False
@@ -180,7 +180,7 @@ def _has_fields_of_a_line(text: str) -> bool:
         all(name == field for name, field in zip(whole, _FIELDS, strict=False))
         and expected.startswith(last)
         and "hash" not in whole
-        and (last != "hash" or found[last] == 0 or _PART_OF_HASH.fullmatch(found[last]) is not None)
+        and (last != "hash" or _PART_OF_HASH.fullmatch(str(found[last])) is not None)
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx2
 import msgspec
+import pytest
 
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
@@ -37,9 +38,9 @@ def told(tmp_path: Path) -> list[tuple[str, str]]:
     return [(entry["action"], entry["outcome"]) for entry in entries(tmp_path)]
 
 
-async def admin_key(gateway: Local) -> str:
+async def admin_key(gateway: Local, *, admin: bool = True) -> str:
     key = new_key()
-    record = ApiKey(digest_of(key), "ops", shown(key), "ada", "acme", True, 0)
+    record = ApiKey(digest_of(key), "ops", shown(key), "ada", "acme", admin, 0)
     await gateway.gateway.runner.runtime.ledger.commit(IssueKey(record))
     return key
 
@@ -185,8 +186,74 @@ async def test_what_is_done_to_a_context_has_a_line(start_local: StartLocal, tmp
         document = (await http.get(f"/admin/api/v1/contexts/{context}")).content
         await http.delete(f"/admin/api/v1/contexts/{context}")
         await http.post("/admin/api/v1/contexts:import", content=document, headers={"content-type": "application/json"})
-    found = [(entry["action"], entry["target"].get("context")) for entry in entries(tmp_path)[2:]]
-    assert found[:2] == [("context.exported", context), ("context.deleted", context)]
+    found = [(entry["action"], entry["target"]["context"], entry["outcome"]) for entry in entries(tmp_path)[2:]]
+    assert found == [
+        ("context.exported", context, "done"),
+        ("context.deleted", context, "done"),
+        ("context.imported", context, "invalid_params"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "line"),
+    [
+        ("GET", "contexts/none", None, ("context.exported", "not_found", {"context": "none"})),
+        ("DELETE", "contexts/none", None, ("context.deleted", "not_found", {"context": "none"})),
+        (
+            "DELETE",
+            "contexts/none?agent=nobody",
+            None,
+            ("context.deleted", "not_found", {"context": "none", "agent": "nobody"}),
+        ),
+        (
+            "POST",
+            "contexts:import",
+            {"contextId": "c", "format": 0},
+            ("context.imported", "invalid_params", {"context": "c"}),
+        ),
+        ("POST", "contexts:import", [], ("context.imported", "invalid_params", {})),
+        (
+            "POST",
+            "contexts:adopt",
+            {"agent": "echo", "handle": "h", "contextId": "c"},
+            ("context.adopted", "unsupported_operation", {"agent": "echo", "context": "c"}),
+        ),
+        ("POST", "push:replay", {"taskId": "t"}, ("push.replayed", "not_found", {"task": "t"})),
+    ],
+)
+async def test_what_the_admin_api_refuses_has_a_line_with_the_reason(
+    start_local: StartLocal, tmp_path: Path, method: str, path: str, body: object, line: tuple[str, str, dict[str, str]]
+) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path, KEYS))
+    key = await admin_key(gateway)
+    async with a2a_http(gateway.url) as http:
+        http.headers["x-api-key"] = key
+        await http.request(method, f"/admin/api/v1/{path}", json=body)
+    entry = entries(tmp_path)[-1]
+    action, outcome, target = line
+    assert (entry["action"], entry["outcome"]) == (action, outcome)
+    assert entry["actor"]["principal"] == "ada"
+    assert entry["target"] == {**target, "principal": "ada"}
+
+
+async def test_a_key_that_is_no_admins_has_a_line_for_what_it_tried(start_local: StartLocal, tmp_path: Path) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path, KEYS))
+    key = await admin_key(gateway, admin=False)
+    async with a2a_http(gateway.url) as http:
+        http.headers["x-api-key"] = key
+        answer = await http.delete("/admin/api/v1/contexts/c-1")
+        await http.get("/admin/api/v1/push")
+    assert answer.status_code == 403
+    entry = entries(tmp_path)[-1]
+    assert (entry["action"], entry["outcome"]) == ("context.deleted", "permission_denied")
+    assert (entry["actor"]["principal"], entry["target"]) == ("ada", {"context": "c-1"})
+
+
+async def test_the_line_of_what_is_refused_is_short(start_local: StartLocal, tmp_path: Path) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path))
+    async with a2a_http(gateway.url) as http:
+        await http.post("/admin/api/v1/push:replay", json={"taskId": "t" * 100_000})
+    assert entries(tmp_path)[-1]["target"]["task"] == f"{'t' * 1024}…"
 
 
 async def test_a_reload_has_a_line_in_the_file_that_has_the_name_now(start_local: StartLocal, tmp_path: Path) -> None:

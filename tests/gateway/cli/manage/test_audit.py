@@ -39,6 +39,18 @@ def test_the_line_of_a_new_key_says_whose_it_is_and_that_it_is_an_admins(call: C
     assert entry["target"] == {"key": "laptop", "principal": "ada", "tenant": "acme", "admin": True}
 
 
+def test_a_command_that_is_refused_has_a_line_with_the_reason(call: Call, tmp_path: Path) -> None:
+    file = configuration(tmp_path, "path: audit.jsonl")
+    call("keys", "create", "laptop", "-c", file)
+    call("keys", "create", "laptop", "-c", file)
+    call("keys", "revoke", "none", "-c", file)
+    told = [(entry["action"], entry["outcome"], entry["target"]) for entry in entries(tmp_path)[1:]]
+    assert told == [
+        ("key.created", "conflict", {"key": "laptop", "principal": "laptop"}),
+        ("key.revoked", "not_found", {"key": "none"}),
+    ]
+
+
 def test_the_line_of_a_command_that_is_left_out_is_named(call: Call, tmp_path: Path) -> None:
     file = configuration(tmp_path, "path: audit.jsonl")
     for name in ("one", "two", "three"):

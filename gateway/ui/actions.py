@@ -34,6 +34,7 @@ _DOWNLOAD = (
 
 async def ask_export(visit: Visit) -> Outcome:
     found = await _context(visit)
+    visit.looked_at(_owner(found), Target(context=found.public_id))
     will = [
         f"All of it goes into a file: {_size(found)}.",
         "It holds what was said, and handles, which open conversations of backends.",
@@ -52,6 +53,7 @@ async def export(visit: Visit) -> Outcome:
 
 async def ask_delete(visit: Visit) -> Outcome:
     found = await _context(visit)
+    visit.looked_at(_owner(found), Target(context=found.public_id))
     return (await _delete_question(visit, found)).page()
 
 
@@ -188,6 +190,7 @@ def _form(visit: Visit, template: str, title: str, error: A2AError | None = None
 
 async def ask_cancel(visit: Visit) -> Outcome:
     task = await _task(visit)
+    visit.looked_at(owner_of(task), _target_of(task))
     will = [
         "Its turn ends as soon as the backend and the tools let it; what was shown stays.",
         "Tool calls that wait for a decision are closed, and are not run.",
@@ -230,6 +233,7 @@ async def _task(visit: Visit) -> TaskHead:
 
 async def ask_replay(visit: Visit) -> Outcome:
     task, _ = await _delivery(visit)
+    visit.looked_at(owner_of(task), _target_of(task))
     will = [
         "The delivery goes on with the event where it stopped, and events come in their order.",
         "What was delivered is not sent again.",

@@ -211,19 +211,22 @@ async def test_lines_name_the_principal_of_what_is_changed(
     await visitor.send(f"{context}/delete", typed="wrong")
     await visitor.send(f"{context}/delete", typed="c-1")
     target = {"context": "c-1", "principal": "ada"}
-    assert lines(gateway)[-3:] == [
+    assert lines(gateway)[-5:] == [
+        ("context.seen", "done", target),
         ("context.exported", "done", target),
+        ("context.seen", "done", target),
         ("context.deleted", "invalid_params", target),
         ("context.deleted", "done", target),
     ]
 
 
-async def test_a_cancellation_that_is_refused_has_a_line(
+async def test_the_question_before_a_cancellation_is_a_look_at_the_task(
     gateway: Local, visitor: Visitor, ada: httpx2.AsyncClient
 ) -> None:
     task = await A2A(ada, "echo").send("hi", "c-1")
     await visitor.open(f"/ui/tasks/{task['id']}/cancel")
     target = {"agent": "echo", "context": "c-1", "task": task["id"], "principal": "ada"}
+    assert lines(gateway)[-1] == ("context.seen", "done", target)
     await visitor.send(f"/ui/tasks/{task['id']}/cancel")
     assert lines(gateway)[-1] == ("task.cancelled", "task_not_cancelable", target)
 
@@ -260,3 +263,14 @@ async def test_a_form_that_is_refused_has_a_line_with_the_reason(
 ) -> None:
     assert (await visitor.send(path, **form)).status_code >= 400
     assert lines(gateway)[-1] == line
+
+
+async def test_failed_turns_of_others_on_the_page_of_an_agent_are_a_list_of_contexts(
+    gateway: Local, visitor: Visitor, ada: httpx2.AsyncClient
+) -> None:
+    before = len(lines(gateway))
+    await visitor.open("/ui/agents/backend")
+    assert len(lines(gateway)) == before
+    await A2A(ada, "backend").send("hi")
+    await visitor.open("/ui/agents/backend")
+    assert lines(gateway)[-1] == ("context.listed", "done", {"agent": "backend"})

@@ -293,6 +293,7 @@ class Pipeline:
                 on_push=lambda push, task, context: self._observer.audited(
                     AuditEntry("push.created", actor, Target(call.agent.name, context, task, push=push))
                 ),
+                on_absent=lambda: tell(asked, "not_found"),
             )
             try:
                 result = await perform(taken, request)

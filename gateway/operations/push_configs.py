@@ -93,9 +93,11 @@ class PushConfigs(msgspec.Struct):
         found = await self.ledger.push_configs(task)
         return ListTaskPushNotificationConfigsResponse(configs=tuple(map(_shown, found)), next_page_token="")
 
-    async def delete(self, task: str, config: str) -> None:
-        """Succeeds also where there is no such configuration."""
+    async def delete(self, task: str, config: str) -> bool:
+        """Succeeds also where there is no such configuration. Returns whether there was one."""
+        there = any(found.id == config for found in await self.ledger.push_configs(task))
         await self.ledger.commit(DeletePushConfig(task, config))
+        return there
 
     async def draft(
         self, call: OperationCall, config: TaskPushNotificationConfig, message: Message | None = None

@@ -382,7 +382,8 @@ class Operations:
         self, call: OperationCall, request: model.DeleteTaskPushNotificationConfigRequest
     ) -> None:
         configs = await self._configs_of(call, request.task_id)
-        await configs.delete(request.task_id, request.id)
+        if not await configs.delete(request.task_id, request.id) and call.on_absent is not None:
+            call.on_absent()
 
     async def _configs_of(self, call: OperationCall, task_id: str) -> PushConfigs:
         """Raises: PushNotificationNotSupported, TaskNotFound."""

@@ -256,6 +256,19 @@ async def test_the_line_of_what_is_refused_is_short(start_local: StartLocal, tmp
     assert entries(tmp_path)[-1]["target"]["task"] == f"{'t' * 1024}…"
 
 
+async def test_a_push_configuration_that_is_not_there_is_not_told_as_deleted(
+    start_local: StartLocal, tmp_path: Path
+) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path, PUSH))
+    async with a2a_http(gateway.url) as http:
+        caller = A2A(http, "echo")
+        task = (await caller.send("hi"))["id"]
+        await caller.call("CreateTaskPushNotificationConfig", taskId=task, id="p", url=NOWHERE)
+        for _ in range(2):
+            await caller.call("DeleteTaskPushNotificationConfig", taskId=task, id="p")
+    assert told(tmp_path)[-2:] == [("push.deleted", "done"), ("push.deleted", "not_found")]
+
+
 async def test_a_reload_has_a_line_in_the_file_that_has_the_name_now(start_local: StartLocal, tmp_path: Path) -> None:
     gateway = await start_local(AGENT, settings=settings(tmp_path))
     (tmp_path / "audit.jsonl").rename(tmp_path / "audit.jsonl.1")

@@ -138,6 +138,11 @@ class Gateway:
         observer.watch("streams_open", "Open streams.", lambda: [((), fanout.streams)])
         observer.watch("draining", "1 while running turns end and no new ones are taken.", self._draining)
 
+    def refused_reload(self) -> None:
+        """A configuration that is not taken has its line in the audit log."""
+        if self._audit is not None:
+            self._audit.audited(AuditEntry("config.reloaded", _ITSELF, outcome="config_invalid"))
+
     async def reload(self, config: GatewayConfig) -> None:
         """Applies the agents and limits of `config` to new requests; `server`, `storage`, `push` and `logs` do not
         change.

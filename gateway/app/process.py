@@ -132,17 +132,24 @@ async def _reload_on_signal(
         try:
             wanted = await asyncio.to_thread(read)
             await gateway.reload(wanted.model_copy(update={name: getattr(served, name) for name in FIXED}))
-        except ConfigInvalid as error:
-            for problem in error.problems:
-                log.error("reload.refused", problem=str(problem))
-        except ValueError as error:
-            log.error("reload.refused", problem=str(error))
-        except Exception:  # a defect in reading the file must not end a working gateway
-            log.exception("reload.refused")
+        except Exception as error:  # noqa: BLE001 - a defect in reading the file must not end a working gateway
+            gateway.refused_reload()
+            _log_refused(error)
         else:
             for setting in _changed(given, wanted):
                 log.warning("reload.needs-restart", setting=setting)
             log.info("reload.done", agents=list(wanted.agents))
+
+
+def _log_refused(error: Exception) -> None:
+    match error:
+        case ConfigInvalid():
+            for problem in error.problems:
+                log.error("reload.refused", problem=str(problem))
+        case ValueError():
+            log.error("reload.refused", problem=str(error))
+        case _:
+            log.error("reload.refused", exc_info=error)
 
 
 def _changed(old: GatewayConfig, new: GatewayConfig) -> list[str]:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Literal, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.a2a import errors
@@ -28,8 +29,9 @@ from gateway.a2a.nesting import DEEPEST
 from gateway.a2a.wire import strict_json
 from gateway.foundation.clock import timestamp
 from gateway.http.arrival import arrival_of
+from gateway.http.audited import AuditLine
 from gateway.http.headers import query
-from gateway.http.pipeline import Pipeline
+from gateway.http.pipeline import Pipeline, check_admin
 from gateway.http.reply import Reply, rest_reply
 from gateway.ledger.documents import ContextDocument
 from gateway.ledger.push import PushState, PushStatus
@@ -43,7 +45,17 @@ _API = "/admin/api/v1"
 DOCUMENT_DEPTH = DEEPEST + 16
 """The deepest nesting of the document of a context: what may be stored, and the levels of the document around it."""
 
-Perform = Callable[[Scope, Receive], Awaitable[ASGIApp]]
+
+class AdminRequest(msgspec.Struct, frozen=True):
+    """A request of an admin. `line` is that of the audit log."""
+
+    caller: Caller
+    scope: Scope
+    receive: Receive
+    line: AuditLine
+
+
+Perform = Callable[[AdminRequest], Awaitable[ASGIApp]]
 
 
 class _Texts(msgspec.Struct, frozen=True, rename="camel"):
@@ -129,7 +141,8 @@ ReadHealth = Callable[[Caller], Awaitable[HealthOfAgents]]
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
     """What an HTTP method does at an address. `query` are the parameters of its URL, which may be left out; `body` is the type
-    of what is read, `answer` that of what is sent with `status`; None for nothing. `refusals` are errors of its own."""
+    of what is read, `answer` that of what is sent with `status`; None for nothing. `refusals` are errors of its own. `audited`
+    is its name in the audit log; reads have none."""
 
     perform: Perform
     name: str
@@ -139,6 +152,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     answer: type | None = None
     status: int = 200
     refusals: tuple[type[A2AError], ...] = ()
+    audited: str = ""
 
 
 class AdminAddress(msgspec.Struct, frozen=True):
@@ -156,7 +170,12 @@ class AdminAddress(msgspec.Struct, frozen=True):
         action = self.actions.get(scope["method"])
         if action is None:
             raise MethodNotAllowed(f"{echo(scope['method'])} is not a method of this address")
-        return await action.perform(scope, receive)
+        arrival = arrival_of(scope)
+        identity = await self.pipeline.identify(arrival)
+        with self.pipeline.audited(action.audited, identity, arrival) as line:
+            line.target = Target(context=scope["path_params"].get("context", ""))
+            check_admin(identity, "the admin API")
+            return await action.perform(AdminRequest(identity.caller, scope, receive, line))
 
 
 def admin_addresses(
@@ -176,22 +195,11 @@ def admin_addresses(
     return [AdminAddress(f"{_API}{path}", pipeline, actions) for path, actions in found.items()]
 
 
-class _Admitted(msgspec.Struct, frozen=True):
-    """`audited` gets an action and its target."""
-
-    caller: Caller
-    audited: Callable[..., None]
-
-
 class _Admin(msgspec.Struct, frozen=True):
     pipeline: Pipeline
 
-    async def _admit(self, scope: Scope, agent: str | None = None) -> "_Admitted":
-        admitted = await self.pipeline.admit(arrival_of(scope), agent, for_admins="the admin API")
-        return _Admitted(admitted.identity.caller, partial(self.pipeline.audited, admitted=admitted))
-
-    async def _read(self, scope: Scope, receive: Receive, *, depth: int | None = None) -> Json:
-        document = await self.pipeline.read_json(scope, receive, depth=depth)
+    async def _read(self, request: AdminRequest, *, depth: int | None = None) -> Json:
+        document = await self.pipeline.read_json(request.scope, request.receive, depth=depth)
         strict_json.check_text(document.body, document.value)
         return document.value
 
@@ -204,6 +212,7 @@ class _ContextAdmin(_Admin, frozen=True):
         bring = Action(
             perform=self.import_,
             name="ImportContext",
+            audited="context.imported",
             summary="Takes a context in that another gateway has exported",
             body=ContextDocument,
             answer=ContextMade,
@@ -212,6 +221,7 @@ class _ContextAdmin(_Admin, frozen=True):
         adopt = Action(
             perform=self.adopt,
             name="AdoptConversation",
+            audited="context.adopted",
             summary="Makes a context that continues a conversation of an agent's backend",
             body=Adoption,
             answer=ContextMade,
@@ -221,6 +231,7 @@ class _ContextAdmin(_Admin, frozen=True):
         export = Action(
             perform=self.export,
             name="ExportContext",
+            audited="context.exported",
             summary="Gives a context as a document, for another gateway to import",
             answer=ContextDocument,
             refusals=(errors.NotFound, errors.UnsupportedOperation),
@@ -228,6 +239,7 @@ class _ContextAdmin(_Admin, frozen=True):
         delete = Action(
             perform=self.delete,
             name="DeleteContext",
+            audited="context.deleted",
             summary="Deletes a context with everything in it, or what it has with one agent",
             query=("agent",),
             status=204,
@@ -239,34 +251,34 @@ class _ContextAdmin(_Admin, frozen=True):
             "/contexts/{context:path}": {"GET": export, "DELETE": delete},
         }
 
-    async def delete(self, scope: Scope, receive: Receive) -> ASGIApp:
-        name = dict(query(scope["query_string"])).get("agent") or None
-        admitted, context = await self._admit(scope, name), scope["path_params"]["context"]
+    async def delete(self, request: AdminRequest) -> ASGIApp:
+        caller, context = request.caller, request.scope["path_params"]["context"]
+        name = dict(query(request.scope["query_string"])).get("agent") or None
+        request.line.target = Target(agent=name or "", context=context, principal=caller.principal)
         agent = None if name is None else self.pipeline.agents.resolve(name, None)
-        await self.contexts.delete(admitted.caller, context, agent)
-        admitted.audited("context.deleted", target=Target(agent=name or "", context=context))
+        await self.contexts.delete(caller, context, agent)
         return Reply(b"", 204)
 
-    async def export(self, scope: Scope, receive: Receive) -> ASGIApp:
-        admitted, context = await self._admit(scope), scope["path_params"]["context"]
-        document = await self.transfer.export(admitted.caller, context)
-        admitted.audited("context.exported", target=Target(context=context))
-        return Reply(document)
+    async def export(self, request: AdminRequest) -> ASGIApp:
+        caller, context = request.caller, request.scope["path_params"]["context"]
+        request.line.target = Target(context=context, principal=caller.principal)
+        return Reply(await self.transfer.export(caller, context))
 
-    async def import_(self, scope: Scope, receive: Receive) -> ASGIApp:
-        admitted = await self._admit(scope)
-        document = await self._read(scope, receive, depth=DOCUMENT_DEPTH)
+    async def import_(self, request: AdminRequest) -> ASGIApp:
+        caller, line = request.caller, request.line
+        document = await self._read(request, depth=DOCUMENT_DEPTH)
+        line.target = Target(context=context_in(document), principal=caller.principal)
         agents, limits = self.pipeline.agents, self.pipeline.limits
-        context = await self.transfer.import_document(admitted.caller, agents, document, limits)
-        admitted.audited("context.imported", target=Target(context=context))
+        context = await self.transfer.import_document(caller, agents, document, limits)
         return _reply(ContextMade(context), 201)
 
-    async def adopt(self, scope: Scope, receive: Receive) -> ASGIApp:
-        admitted = await self._admit(scope)
-        wanted = _texts(Adoption, await self._read(scope, receive))
+    async def adopt(self, request: AdminRequest) -> ASGIApp:
+        caller, line = request.caller, request.line
+        wanted = _texts(Adoption, await self._read(request))
+        line.target = Target(agent=wanted.agent, context=wanted.context_id or "", principal=caller.principal)
         agent, limits = self.pipeline.agents.resolve(wanted.agent, None), self.pipeline.limits
-        context = await self.transfer.adopt(admitted.caller, agent, wanted.handle, wanted.context_id, limits)
-        admitted.audited("context.adopted", target=Target(agent=wanted.agent, context=context))
+        context = await self.transfer.adopt(caller, agent, wanted.handle, wanted.context_id, limits)
+        line.target = replace(line.target, context=context)
         return _reply(ContextMade(context), 201)
 
 
@@ -283,6 +295,7 @@ class _PushAdmin(_Admin, frozen=True):
         replay = Action(
             perform=self.replay,
             name="ReplayPush",
+            audited="push.replayed",
             summary="Lets stopped deliveries continue where they stopped",
             body=Replay,
             answer=Replayed,
@@ -290,15 +303,15 @@ class _PushAdmin(_Admin, frozen=True):
         )
         return {"/push:replay": {"POST": replay}, "/push": {"GET": unfinished}}
 
-    async def unfinished(self, scope: Scope, receive: Receive) -> ASGIApp:
-        found = await self.configs.statuses((await self._admit(scope)).caller)
+    async def unfinished(self, request: AdminRequest) -> ASGIApp:
+        found = await self.configs.statuses(request.caller)
         return _reply(PushStates([_progress(status) for status in found]))
 
-    async def replay(self, scope: Scope, receive: Receive) -> ASGIApp:
-        admitted = await self._admit(scope)
-        wanted = _texts(Replay, await self._read(scope, receive))
-        replayed = await self.configs.replay(admitted.caller, wanted.task_id, wanted.id)
-        admitted.audited("push.replayed", target=Target(task=wanted.task_id, push=wanted.id or ""))
+    async def replay(self, request: AdminRequest) -> ASGIApp:
+        caller = request.caller
+        wanted = _texts(Replay, await self._read(request))
+        request.line.target = Target(task=wanted.task_id, push=wanted.id or "", principal=caller.principal)
+        replayed = await self.configs.replay(caller, wanted.task_id, wanted.id)
         return _reply(Replayed(replayed))
 
 
@@ -314,11 +327,17 @@ class _HealthAdmin(_Admin, frozen=True):
         )
         return {"/health": {"GET": health}}
 
-    async def health(self, scope: Scope, receive: Receive) -> ASGIApp:
-        return _reply(await self.read((await self._admit(scope)).caller))
+    async def health(self, request: AdminRequest) -> ASGIApp:
+        return _reply(await self.read(request.caller))
 
 
 T = TypeVar("T", bound=_Texts)
+
+
+def context_in(document: Json) -> str:
+    """The id of the context in the document of one; empty where it has none."""
+    found = document.get("contextId") if isinstance(document, dict) else None
+    return found if isinstance(found, str) else ""
 
 
 def _texts(kind: type[T], wanted: Json) -> T:

@@ -1,12 +1,17 @@
 """Which operations have a line in the audit log, and what it says. Law: no line holds content."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import msgspec
+
+from gateway.a2a.errors import A2AError
 from gateway.a2a.model import Message, Task
 from gateway.a2a.wire.dialect import Method
 from gateway.http.auth import Identity
-from gateway.ports.observer import Actor, Target
+from gateway.http.reply import reason
+from gateway.ports.observer import Actor, AuditEntry, Observer, Target
 
 _ACTIONS: Mapping[str, str] = {
     "SendMessage": "message.accepted",
@@ -16,6 +21,35 @@ _ACTIONS: Mapping[str, str] = {
     "DeleteTaskPushNotificationConfig": "push.deleted",
 }
 _DECIDED = "approval.decided"
+
+
+class AuditLine(msgspec.Struct):
+    """What the line of an action is going to say. The action writes into it what it learns."""
+
+    target: Target = Target()
+    outcome: str = "done"
+
+    def refuse(self, error: A2AError) -> None:
+        self.outcome = reason(error).lower()
+
+
+@contextmanager
+def audited(observer: Observer, action: str, actor: Actor) -> Iterator[AuditLine]:
+    """The block carries out an action of an admin: its line is written at the end, and also where it raises an A2AError. An
+    empty `action` has no line."""
+    line = AuditLine()
+
+    def tell() -> None:
+        if action and observer.audits:
+            observer.audited(AuditEntry(action, actor, line.target, line.outcome))
+
+    try:
+        yield line
+    except A2AError as error:
+        line.refuse(error)
+        tell()
+        raise
+    tell()
 
 
 def action_of(method: Method, request: Any) -> str | None:
@@ -34,7 +68,7 @@ def actor_of(identity: Identity, peer: str) -> Actor:
 def target_of(agent: str, request: Any, result: Any = None) -> Target:
     """The ids that the request names, and those that its result has."""
     message = getattr(request, "message", None)
-    found = Target(agent=agent, push=_push(request))
+    found = Target(agent=agent, push=_push(result) or _push(request))
     task, context, name = _task(request), "", ""
     if isinstance(message, Message):
         task, context, name = message.task_id or "", message.context_id or "", message.message_id

@@ -5,7 +5,7 @@ Law: `Pipeline.perform` is the only caller of the operations.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ from gateway.foundation.off_loop import off_loop
 from gateway.foundation.shutdown import Drain
 from gateway.foundation.sizes import LARGE
 from gateway.http.arrival import Arrival
-from gateway.http.audited import action_of, actor_of, target_of
+from gateway.http.audited import AuditLine, action_of, actor_of, audited, target_of
 from gateway.http.auth import Authenticator, Identity
 from gateway.http.headers import ServiceParameters, refuse_media_type
 from gateway.http.held import ClientGone, while_connected
@@ -137,14 +137,21 @@ class Pipeline:
         Raises: Unauthenticated, PermissionDenied, TooManyRequests, NotFound.
         """
         identity = await self._identify(arrival)
-        if for_admins is not None and not identity.admin:
-            raise errors.PermissionDenied(f"{for_admins} needs an admin key")
+        if for_admins is not None:
+            check_admin(identity, for_admins)
         self._quotas.request(identity.caller)
         if agent is not None:
             self.agents.resolve(agent, None)
         arrival.line.principal = identity.caller.principal
         parameters = ServiceParameters.of(arrival.headers, arrival.query)
         return AdmittedRequest(agent, parameters, identity, arrival)
+
+    async def identify(self, arrival: Arrival) -> Identity:
+        """Identifies a caller whom nothing is allowed yet; the request counts. Raises: Unauthenticated, TooManyRequests."""
+        identity = await self._identify(arrival)
+        self._quotas.request(identity.caller)
+        arrival.line.principal = identity.caller.principal
+        return identity
 
     # Not a coroutine of its own.
     def _identify(self, arrival: Arrival) -> Awaitable[Identity]:
@@ -280,7 +287,14 @@ class Pipeline:
                     self._observer.audited(AuditEntry(action, actor, target, outcome))
 
             asked = target_of(call.agent.name, request)
-            taken = replace(call, on_task=lambda task, context: tell(replace(asked, task=task, context=context)))
+            taken = replace(
+                call,
+                on_task=lambda task, context: tell(replace(asked, task=task, context=context)),
+                on_push=lambda push, task, context: self._observer.audited(
+                    AuditEntry("push.created", actor, Target(call.agent.name, context, task, push=push))
+                ),
+                on_absent=lambda: tell(asked, "not_found"),
+            )
             try:
                 result = await perform(taken, request)
             except A2AError as error:
@@ -291,10 +305,9 @@ class Pipeline:
 
         return performed
 
-    def audited(self, action: str, admitted: AdmittedRequest, target: Target) -> None:
-        """Something that was done by the admin API."""
-        actor = actor_of(admitted.identity, admitted.arrival.peer)
-        self._observer.audited(AuditEntry(action, actor, target))
+    def audited(self, action: str, identity: Identity, arrival: Arrival) -> AbstractContextManager[AuditLine]:
+        """An action of the admin API."""
+        return audited(self._observer, action, actor_of(identity, arrival.peer))
 
     async def _open_stream(self, perform: Perform, call: OperationCall, request: Any) -> EventStream:
         """A stream that counts against the caller's quota until it is closed."""
@@ -349,6 +362,12 @@ _STORAGE = {
 def _storage_error(error: LedgerUnavailable) -> A2AError:
     text = _STORAGE.get(error.trouble, "The gateway's storage is not available; try again.")
     return errors.Busy(text, metadata={"storage": error.trouble}, retry_after=5)
+
+
+def check_admin(identity: Identity, what: str) -> None:
+    """Raises: PermissionDenied."""
+    if not identity.admin:
+        raise errors.PermissionDenied(f"{what} needs an admin key")
 
 
 def _activate(agent: Agent, requested: tuple[str, ...], method: Method) -> tuple[str, ...]:

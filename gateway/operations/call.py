@@ -23,8 +23,9 @@ class OperationCall(msgspec.Struct, frozen=True):
     `extensions` are the activated extensions, which both the caller and the agent name. `named` are all extensions that
     the caller names; extensions of other vendors identify the kind of client. `trace` has the meaning that it has in Accept;
     `on_turn` is told of the turn that the request has brought or answered, `on_task` of the ids of the task and the context
-    that a message is in, also where it is a repeated one. `in_list` is the number of bytes that a task takes in a list;
-    None: about as many as it is stored in.
+    that a message is in, also where it is a repeated one, and `on_push` of a push configuration that came with a message and is
+    stored: its id, its task and their context. `on_absent` is told that what is to be deleted was
+    not there. `in_list` is the number of bytes that a task takes in a list; None: about as many as it is stored in.
     """
 
     agent: Agent
@@ -38,6 +39,8 @@ class OperationCall(msgspec.Struct, frozen=True):
     trace: str | None = None
     on_turn: Callable[[TurnRun], None] | None = None
     on_task: Callable[[str, str], None] | None = None
+    on_push: Callable[[str, str, str], None] | None = None
+    on_absent: Callable[[], None] | None = None
 
     @property
     def rendering(self) -> Rendering:

@@ -158,6 +158,8 @@ class PausedTurns(msgspec.Struct, frozen=True):
         finally:
             if not continues:
                 self.fanout.release(task.id)
+        if incoming is not None and incoming.push is not None and not continues:
+            incoming.push.stored(task.id, task.context_id)
         return run if continues else None
 
     async def _recorded(self, paused: PausedTurn) -> RecordedTurn | None:

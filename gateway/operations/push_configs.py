@@ -48,6 +48,11 @@ class PushDraft(msgspec.Struct, frozen=True):
         config = replace(self.config, task=task, id=self.config.id or task)
         return PutPushConfig(caller.tenant, caller.principal, self.call.agent.name, config, MAX_CONFIGS, now)
 
+    def stored(self, task: str, context: str) -> None:
+        """It is in the ledger, with the message that it came with."""
+        if self.call.on_push is not None:
+            self.call.on_push(self.config.id or task, task, context)
+
 
 class PushConfigs(msgspec.Struct):
     """One instance serves every agent of the gateway. `changed` is called when there may be a delivery to make."""
@@ -88,9 +93,11 @@ class PushConfigs(msgspec.Struct):
         found = await self.ledger.push_configs(task)
         return ListTaskPushNotificationConfigsResponse(configs=tuple(map(_shown, found)), next_page_token="")
 
-    async def delete(self, task: str, config: str) -> None:
-        """Succeeds also where there is no such configuration."""
+    async def delete(self, task: str, config: str) -> bool:
+        """Succeeds also where there is no such configuration. Returns whether there was one."""
+        there = any(found.id == config for found in await self.ledger.push_configs(task))
         await self.ledger.commit(DeletePushConfig(task, config))
+        return there
 
     async def draft(
         self, call: OperationCall, config: TaskPushNotificationConfig, message: Message | None = None

@@ -159,6 +159,8 @@ class Operations:
                 repeated = await self._reader.record(call, accepted.task)
                 call.on_task(repeated.id, repeated.context_id)
         if push is not None:
+            if isinstance(accepted, TurnRun):
+                push.stored(accepted.live.id, accepted.live.context_id)
             self._configs(call).changed()
         return accepted
 
@@ -380,7 +382,8 @@ class Operations:
         self, call: OperationCall, request: model.DeleteTaskPushNotificationConfigRequest
     ) -> None:
         configs = await self._configs_of(call, request.task_id)
-        await configs.delete(request.task_id, request.id)
+        if not await configs.delete(request.task_id, request.id) and call.on_absent is not None:
+            call.on_absent()
 
     async def _configs_of(self, call: OperationCall, task_id: str) -> PushConfigs:
         """Raises: PushNotificationNotSupported, TaskNotFound."""

@@ -68,8 +68,8 @@ class Actor(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Target(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What it is done to: ids as callers know them, and names of the configuration. `principal`, `tenant` and `admin` are those
-    of a key that is made."""
+    """What it is done to: ids as callers know them, and names of the configuration. `principal` is that
+    of the context or the key; `tenant` and `admin` are those of a key that is made."""
 
     agent: str = ""
     context: str = ""

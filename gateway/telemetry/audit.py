@@ -21,6 +21,9 @@ log = structlog.get_logger("gateway.telemetry.audit")
 
 _SYNC_INTERVAL = 1.0
 
+_LONGEST = 1024
+"""Characters of a name in a line: what is refused may have any length."""
+
 
 @contextmanager
 def audit_log(path: Path | None, key: SecretStr | None, clock: Clock) -> Iterator["AuditLog"]:
@@ -50,7 +53,7 @@ class AuditLog(Observer):
             "action": entry.action,
             "outcome": entry.outcome,
             "actor": msgspec.to_builtins(entry.actor),
-            "target": msgspec.to_builtins(entry.target),
+            "target": {name: _short(value) for name, value in msgspec.to_builtins(entry.target).items()},
         }
         try:
             self._place.append(timestamp(self._now()), facts)
@@ -82,3 +85,7 @@ class AuditLog(Observer):
         if not self._failing:
             self._failing = True
             log.error("audit.not-written", error=why)
+
+
+def _short(value: str | bool) -> str | bool:
+    return f"{value[:_LONGEST]}…" if isinstance(value, str) and len(value) > _LONGEST else value

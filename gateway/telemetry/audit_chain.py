@@ -6,6 +6,7 @@ from 0. `v` says which line is the one before: 2, the line before in the file, w
 process, as on standard output, and in files of versions before. Whether the end of a file was cut off does not show in it.
 """
 
+import codecs
 import hashlib
 import hmac
 import re
@@ -20,6 +21,15 @@ FIRST = "0" * 64
 _OF_PROCESS, _OF_FILE = 1, 2
 _HASHED = re.compile(rb'^(\{.*),"hash":"([0-9a-f]{64})"\}$', re.DOTALL)
 _BEGINNING = b'{"v":'
+_FIELDS = ("v", "at", "process")
+_PART_OF_HASH = re.compile(r"[0-9a-f]{0,64}")
+_PART_OF_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:u[0-9a-fA-F]{0,3})?$")
+_ENDS = [
+    f"{end}{closed}"
+    for end in ("", '"', '":0', ":0", "0", '"":0', "rue", "ue", "e", "alse", "lse", "se", "ull", "ll", "l")
+    for closed in ("}", "}}")
+]
+"""What may be missing of a JSON that was cut off: of a member or its value, and then of the objects around it."""
 
 
 class Chain:
@@ -84,15 +94,15 @@ def verify(lines: Iterable[bytes], key: bytes | None = None, verified: Verified 
         whole = raw.removesuffix(b"\n")
         entry = _entry(whole)
         if entry is None:
-            torn = whole.startswith(_BEGINNING)
+            torn = _begins_a_line(whole)
             yield Fault(
                 number, "is torn: only its beginning was written" if torn else "is no whole line of an audit log"
             )
             continue
-        if raw == whole:
-            yield Fault(number, "is torn: it has no end of line")
-        elif not hmac.compare_digest(_digest(entry.signed, key), entry.digest):
+        if not hmac.compare_digest(_digest(entry.signed, key), entry.digest):
             yield Fault(number, "was changed, or made with another key")
+        elif raw == whole:
+            yield Fault(number, "is torn: it has no end of line")
         fault = _misplaced(entry, known, begins=begins)
         if fault is not None:
             yield Fault(number, fault)
@@ -135,12 +145,43 @@ def _entry(line: bytes) -> _Entry | None:
         return None
     try:
         found = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     match found:
         case {"v": 1 | 2 as version, "process": str(process), "seq": int(seq), "prev": str(prev)}:
             return _Entry(version, process, seq, prev, hashed[1], hashed[2].decode())
     return None
+
+
+def _begins_a_line(text: bytes) -> bool:
+    """Whether this can be what is there of a line of which the end was not written, and no other line is on it."""
+    if len(text) < len(_BEGINNING):
+        return text != b"" and _BEGINNING.startswith(text)
+    if text.rfind(_BEGINNING) != 0:
+        return False
+    try:
+        begun = codecs.getincrementaldecoder("utf-8")().decode(text)
+    except UnicodeDecodeError:
+        return False
+    begun = _PART_OF_ESCAPE.sub(r"\1", begun)
+    return any(map(_has_fields_of_a_line, (f"{begun}{end}" for end in _ENDS)))
+
+
+def _has_fields_of_a_line(text: str) -> bool:
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False
+    if not isinstance(found, dict) or found.get("v") not in (0, _OF_PROCESS, _OF_FILE):
+        return False
+    *whole, last = found
+    expected = _FIELDS[len(whole)] if len(whole) < len(_FIELDS) else last
+    return (
+        all(name == field for name, field in zip(whole, _FIELDS, strict=False))
+        and expected.startswith(last)
+        and "hash" not in whole
+        and (last != "hash" or _PART_OF_HASH.fullmatch(str(found[last])) is not None)
+    )
 
 
 def _digest(data: bytes, key: bytes | None) -> str:

@@ -3,11 +3,13 @@ changed, with a line in the audit log in the admin's name; a question comes firs
 
 import asyncio
 
+from msgspec.structs import replace
+
 from gateway.a2a import model
-from gateway.a2a.errors import A2AError, NotFound, UnsupportedOperation, invalid
+from gateway.a2a.errors import A2AError, InvalidParams, NotFound, UnsupportedOperation, invalid
 from gateway.a2a.wire import strict_json
-from gateway.http.admin import DOCUMENT_DEPTH
-from gateway.http.reply import Reply, reason
+from gateway.http.admin import DOCUMENT_DEPTH, context_in
+from gateway.http.reply import Reply
 from gateway.ledger.admin.contexts import ContextMap
 from gateway.ledger.admin.timelines import TaskHead
 from gateway.ledger.threads import Caller
@@ -32,6 +34,7 @@ _DOWNLOAD = (
 
 async def ask_export(visit: Visit) -> Outcome:
     found = await _context(visit)
+    visit.looked_at(_owner(found), Target(context=found.public_id))
     will = [
         f"All of it goes into a file: {_size(found)}.",
         "It holds what was said, and handles, which open conversations of backends.",
@@ -42,27 +45,29 @@ async def ask_export(visit: Visit) -> Outcome:
 
 async def export(visit: Visit) -> Outcome:
     found = await _context(visit)
+    visit.line.target = _target(found)
     document = await visit.parts.transfer.export(_owner(found), found.public_id)
-    visit.audited("context.exported", Target(context=found.public_id))
     headers = [header for header in UNCACHED if header[0] != b"content-security-policy"]
     return Reply(document, media_type=b"application/octet-stream", headers=(*headers, *_DOWNLOAD))
 
 
 async def ask_delete(visit: Visit) -> Outcome:
-    return (await _delete_question(visit)).page()
+    found = await _context(visit)
+    visit.looked_at(_owner(found), Target(context=found.public_id))
+    return (await _delete_question(visit, found)).page()
 
 
 async def delete(visit: Visit) -> Outcome:
-    question, found = await _delete_question(visit), await _context(visit)
+    found = await _context(visit)
+    visit.line.target = _target(found)
+    question = await _delete_question(visit, found)
     if visit.form.get("typed", "").strip() != question.typed:
-        return question.page("What was typed is not what is shown.", 400)
+        return question.page(InvalidParams("What was typed is not what is shown."))
     await visit.parts.contexts.delete(_owner(found), found.public_id)
-    visit.audited("context.deleted", Target(context=found.public_id))
     return Away("/ui/contexts")
 
 
-async def _delete_question(visit: Visit) -> Question:
-    found = await _context(visit)
+async def _delete_question(visit: Visit, found: ContextMap) -> Question:
     running = len(await visit.parts.ledger.open_turns(found.id))
     handles = sum(thread.handle is not None for thread in found.threads)
     before = "it" if handles == 1 else "them"
@@ -107,6 +112,10 @@ def _owner(found: ContextMap) -> Caller:
     return Caller(found.principal, found.tenant)
 
 
+def _target(found: ContextMap) -> Target:
+    return Target(context=found.public_id, principal=found.principal)
+
+
 def _size(found: ContextMap) -> str:
     live = [thread for thread in found.threads if not thread.archived]
     return f"{many(sum(thread.turns for thread in live), 'turn')} with {many(len(live), 'agent')}"
@@ -125,14 +134,15 @@ async def ask_import(visit: Visit) -> Outcome:
 
 async def import_(visit: Visit) -> Outcome:
     parts, text, owner = visit.parts, visit.form.get("document", ""), _chosen_owner(visit)
+    visit.line.target = Target(principal=owner.principal)
     try:
         body = text.encode()
         document = await asyncio.to_thread(strict_json.decode, body, DOCUMENT_DEPTH)
         strict_json.check_text(body, document)
+        visit.line.target = Target(context=context_in(document), principal=owner.principal)
         context = await parts.transfer.import_document(owner, parts.agents, document, parts.limits)
     except A2AError as error:
         return _form(visit, "import.html", "Import a context", error)
-    visit.audited("context.imported", Target(context=context))
     return await _to_context(visit, owner, context)
 
 
@@ -142,15 +152,17 @@ async def ask_adopt(visit: Visit) -> Outcome:
 
 async def adopt(visit: Visit) -> Outcome:
     parts, form, owner = visit.parts, visit.form, _chosen_owner(visit)
+    name, given = form.get("agent", ""), form.get("context", "").strip()
+    visit.line.target = Target(agent=name, context=given, principal=owner.principal)
     try:
-        agent = parts.agents.by_name.get(form.get("agent", ""))
+        agent = parts.agents.by_name.get(name)
         if agent is None:
             raise invalid("agent", "must be one of the agents")
-        given = form.get("context", "").strip() or None
-        context = await parts.transfer.adopt(owner, agent, form.get("handle", "").strip(), given, parts.limits)
+        handle = form.get("handle", "").strip()
+        context = await parts.transfer.adopt(owner, agent, handle, given or None, parts.limits)
     except A2AError as error:
         return _form(visit, "adopt.html", "Adopt a conversation", error)
-    visit.audited("context.adopted", Target(agent=agent.name, context=context))
+    visit.line.target = replace(visit.line.target, context=context)
     return await _to_context(visit, owner, context)
 
 
@@ -170,7 +182,7 @@ def _form(visit: Visit, template: str, title: str, error: A2AError | None = None
         "agents": agents,
         "problem": None if error is None else error.message,
     }
-    return Page(template, title, values, 200 if error is None else error.http)
+    return Page(template, title, values, 200 if error is None else error.http, refusal=error)
 
 
 # --- tasks
@@ -178,6 +190,7 @@ def _form(visit: Visit, template: str, title: str, error: A2AError | None = None
 
 async def ask_cancel(visit: Visit) -> Outcome:
     task = await _task(visit)
+    visit.looked_at(owner_of(task), _target_of(task))
     will = [
         "Its turn ends as soon as the backend and the tools let it; what was shown stays.",
         "Tool calls that wait for a decision are closed, and are not run.",
@@ -193,20 +206,18 @@ async def ask_cancel(visit: Visit) -> Outcome:
 
 
 async def cancel(visit: Visit) -> Outcome:
+    visit.line.target = Target(task=visit.path["task"])
     task = await _task(visit)
+    visit.line.target = _target_of(task)
     agent = visit.parts.agents.by_name.get(task.agent)
     if agent is None:
         raise UnsupportedOperation(f"The agent {task.agent!r} is not in the configuration any more.")
-    target = Target(agent=task.agent, context=task.context_id, task=task.id)
-    try:
-        await visit.parts.operations.cancel_task(
-            OperationCall(agent, owner_of(task)), model.CancelTaskRequest(id=task.id)
-        )
-    except A2AError as error:
-        visit.audited("task.cancelled", target, reason(error).lower())
-        raise
-    visit.audited("task.cancelled", target)
+    await visit.parts.operations.cancel_task(OperationCall(agent, owner_of(task)), model.CancelTaskRequest(id=task.id))
     return Away(task_page(task.id))
+
+
+def _target_of(task: TaskHead) -> Target:
+    return Target(agent=task.agent, context=task.context_id, task=task.id, principal=task.principal)
 
 
 async def _task(visit: Visit) -> TaskHead:
@@ -222,6 +233,7 @@ async def _task(visit: Visit) -> TaskHead:
 
 async def ask_replay(visit: Visit) -> Outcome:
     task, _ = await _delivery(visit)
+    visit.looked_at(owner_of(task), _target_of(task))
     will = [
         "The delivery goes on with the event where it stopped, and events come in their order.",
         "What was delivered is not sent again.",
@@ -232,10 +244,11 @@ async def ask_replay(visit: Visit) -> Outcome:
 
 
 async def replay(visit: Visit) -> Outcome:
+    config = visit.query.get("id", "")
+    visit.line.target = Target(task=visit.query.get("task", ""), push=config)
     task, configs = await _delivery(visit)
-    config = visit.query.get("id") or None
-    await configs.replay(owner_of(task), task.id, config)
-    visit.audited("push.replayed", Target(task=task.id, push=config or ""))
+    visit.line.target = replace(_target_of(task), push=config)
+    await configs.replay(owner_of(task), task.id, config or None)
     return Away("/ui/deliveries")
 
 

@@ -26,10 +26,12 @@ from gateway.ui.visit import Away, Handler, Outcome, Visit
 
 
 class Address(msgspec.Struct, frozen=True):
-    """`open`: also for somebody who has shown no key. `quiet`: a script asks for it, which is not sent to the login."""
+    """`action` is what `post` does, as the audit log calls it; empty where it says it itself. `open`: also for somebody who has
+    shown no key. `quiet`: a script asks for it, which is not sent to the login."""
 
     get: Handler
     post: Handler | None = None
+    action: str = ""
     open: bool = False
     quiet: bool = False
 
@@ -48,22 +50,22 @@ _PAGES: dict[tuple[str, ...], Address] = {
     ("ui", "contexts"): Address(contexts.show),
     ("ui", "contexts", "{row}"): Address(context.show),
     ("ui", "contexts", "{row}", "next"): Address(next_request.show),
-    ("ui", "contexts", "{row}", "export"): Address(actions.ask_export, actions.export),
-    ("ui", "contexts", "{row}", "delete"): Address(actions.ask_delete, actions.delete),
-    ("ui", "import"): Address(actions.ask_import, actions.import_),
-    ("ui", "adopt"): Address(actions.ask_adopt, actions.adopt),
+    ("ui", "contexts", "{row}", "export"): Address(actions.ask_export, actions.export, "context.exported"),
+    ("ui", "contexts", "{row}", "delete"): Address(actions.ask_delete, actions.delete, "context.deleted"),
+    ("ui", "import"): Address(actions.ask_import, actions.import_, "context.imported"),
+    ("ui", "adopt"): Address(actions.ask_adopt, actions.adopt, "context.adopted"),
     ("ui", "tasks", "{task}"): Address(tasks.show),
     ("ui", "tasks", "{task}", "live"): Address(live.show, quiet=True),
-    ("ui", "tasks", "{task}", "cancel"): Address(actions.ask_cancel, actions.cancel),
+    ("ui", "tasks", "{task}", "cancel"): Address(actions.ask_cancel, actions.cancel, "task.cancelled"),
     ("ui", "tasks", "{task}", "events"): Address(events.show),
     ("ui", "tasks", "{task}", "events", "{number}"): Address(events.show_one, quiet=True),
     ("ui", "tasks", "{task}", "body", "{kind}"): Address(bodies.show, quiet=True),
     ("ui", "tasks", "{task}", "calls", "{call}"): Address(calls.show),
     ("ui", "deliveries"): Address(deliveries.show),
-    ("ui", "replay"): Address(actions.ask_replay, actions.replay),
+    ("ui", "replay"): Address(actions.ask_replay, actions.replay, "push.replayed"),
     ("ui", "keys"): Address(keys.show),
-    ("ui", "keys", "new"): Address(keys.ask_new, keys.create),
-    ("ui", "keys", "revoke"): Address(keys.ask_revoke, keys.revoke),
+    ("ui", "keys", "new"): Address(keys.ask_new, keys.create, "key.created"),
+    ("ui", "keys", "revoke"): Address(keys.ask_revoke, keys.revoke, "key.revoked"),
     ("ui", "playground"): Address(playground.show),
 }
 

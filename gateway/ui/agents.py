@@ -11,6 +11,7 @@ from gateway.core.agents import Agent
 from gateway.core.diagnosis.health import SILENCE, AgentHealth, HealthState
 from gateway.ledger.admin.upkeep import FailureKey
 from gateway.ports.conversation import HandleKind, StorageOwner
+from gateway.ports.observer import Target
 from gateway.ports.tools import ToolError
 from gateway.ui.keyset import given, named
 from gateway.ui.overview import health_of
@@ -47,6 +48,8 @@ async def show(visit: Visit) -> Outcome:
         raise NotFound(f"no agent is called {echo(visit.path['name'])}")
     before = given(visit.query.get("before"), FailureKey)
     failures = await parts.ledger.admin.failures(visit.caller.tenant, agent.name, before)
+    if any(turn.principal != visit.caller.principal for turn in failures.turns):
+        visit.audited("context.listed", Target(agent=agent.name))
     tools, trouble = await _tools(agent)
     health = health_of(agent, await parts.ledger.admin.overview(visit.caller.tenant), parts.runner.runtime)
     values = {

@@ -18,10 +18,13 @@ _UNSEEN = re.compile(
 )
 """Controls, marks of direction, characters without width or meaning, halves of characters, and heaps of accents."""
 
+UNSEEN_IN_SCRIPTS = re.sub(r"\\U([0-9a-f]{8})", r"\\u{\1}", _UNSEEN.pattern)
+"""The same as a pattern of JavaScript, with the flag `u`: scripts show text of others as these pages do."""
+
 _JOINERS = frozenset({"\u200c", "\u200d"})
 _BREAKS = re.compile(r"[\n\r\t]")
 
-_SHOWN = 8
+SHOWN = 8
 """Code points of a heap that are named."""
 
 
@@ -68,8 +71,8 @@ def _named(characters: str) -> Markup:
 
 
 def _names(characters: str) -> str:
-    names = " ".join(f"U+{ord(character):04X}" for character in characters[:_SHOWN])
-    return names if len(characters) <= _SHOWN else f"{names} and {len(characters) - _SHOWN} more"
+    names = " ".join(f"U+{ord(character):04X}" for character in characters[:SHOWN])
+    return names if len(characters) <= SHOWN else f"{names} and {len(characters) - SHOWN} more"
 
 
 def _rest(count: int) -> Markup:

@@ -35,6 +35,7 @@ async def ask_new(_: Visit) -> Outcome:
 
 
 async def create(visit: Visit) -> Outcome:
+    visit.line.target = Target(key=visit.form.get("name", "").strip())
     try:
         secret, key = _made(visit)
         await visit.parts.ledger.commit(IssueKey(key))
@@ -42,8 +43,7 @@ async def create(visit: Visit) -> Outcome:
         return _form(visit.form, invalid("name", "is that of a key in force: revoke it, or choose another"))
     except A2AError as error:
         return _form(visit.form, error)
-    made = Target(key=key.name, principal=key.principal, tenant=key.tenant, admin=key.admin)
-    visit.audited("key.created", made)
+    visit.line.target = Target(key=key.name, principal=key.principal, tenant=key.tenant, admin=key.admin)
     return Page("key_made.html", "A new key", {"secret": secret, "key": key})
 
 
@@ -77,7 +77,8 @@ def _made(visit: Visit) -> tuple[str, ApiKey]:
 
 def _form(form: object, error: A2AError | None) -> Page:
     problem = None if error is None else error.message
-    return Page("key_new.html", "Make a key", {"form": form, "problem": problem}, 200 if error is None else error.http)
+    values, status = {"form": form, "problem": problem}, 200 if error is None else error.http
+    return Page("key_new.html", "Make a key", values, status, refusal=error)
 
 
 # --- revocation
@@ -95,12 +96,12 @@ async def ask_revoke(visit: Visit) -> Outcome:
 
 
 async def revoke(visit: Visit) -> Outcome:
+    visit.line.target = Target(key=visit.query.get("name", ""))
     key = await _in_force(visit)
     try:
         await visit.parts.ledger.commit(RevokeKey(key.name, visit.parts.clock.now()))
     except Conflict:
         raise NotFound("This key is not in force any more.") from None
-    visit.audited("key.revoked", Target(key=key.name))
     return Away("/ui/keys")
 
 

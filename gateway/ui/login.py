@@ -27,6 +27,7 @@ async def enter(visit: Visit) -> Outcome:
     except (Unauthenticated, TooManyRequests) as error:
         return _form(to, error)
     if not identity.admin:
+        replace(visit, identity=identity).audited("session.begun", Target(), "permission_denied")
         return _form(to, Unauthenticated("this key is in force, but the pages need an admin key"))
     session = visit.sessions.begin(identity.key or b"")
     from_now_on = replace(visit, session=session, identity=identity)

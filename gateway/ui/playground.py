@@ -2,6 +2,7 @@
 
 from gateway.a2a.tool_calls import URI, Phase
 from gateway.a2a.wire import v1_0
+from gateway.ui.foreign import SHOWN, UNSEEN_IN_SCRIPTS
 from gateway.ui.visit import Outcome, Page, Visit
 from gateway.ui.wire import Wire
 
@@ -21,6 +22,8 @@ async def show(visit: Visit) -> Outcome:
         "extension": URI,
         "asking": Phase.AWAITING_APPROVAL,
         "version": v1_0.VERSION,
+        "unseen": UNSEEN_IN_SCRIPTS,
+        "named": SHOWN,
         "files": [mode for mode in agent.takes if mode != "text/plain"],
     }
     return Page("playground.html", "Playground", values)

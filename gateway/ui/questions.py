@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from gateway.a2a.errors import A2AError
 from gateway.ui.visit import Page
 
 
@@ -21,5 +22,6 @@ class Question(msgspec.Struct, frozen=True):
     typed_is: str = ""
     danger: bool = True
 
-    def page(self, problem: str | None = None, status: int = 200) -> Page:
-        return Page("question.html", self.asked, {"question": self, "problem": problem}, status)
+    def page(self, refusal: A2AError | None = None) -> Page:
+        values = {"question": self, "problem": None if refusal is None else refusal.message}
+        return Page("question.html", self.asked, values, 200 if refusal is None else refusal.http, refusal=refusal)

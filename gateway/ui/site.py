@@ -112,7 +112,11 @@ class Site:
             return await self._made_by(address.get, visit)
         if visit.scope["method"] != "POST" or address.post is None:
             raise MethodNotAllowed("this page does not do that")
-        return await self._made_by(address.post, await self._filled_in(visit, receive))
+        with visit.doing(address.action) as line:
+            made = await self._made_by(address.post, await self._filled_in(replace(visit, line=line), receive))
+            if isinstance(made, Page) and made.refusal is not None:
+                line.refuse(made.refusal)
+            return made
 
     async def _made_by(self, handler: Handler, visit: Visit) -> Outcome:
         """Raises: A2AError."""

@@ -36,4 +36,8 @@ def print_verification(files: list[Path], key_variable: str | None, output: Outp
         document = {"lines": lines, "faults": found, "head": verified.head, "heads": ends}
         print_json([document], document, output)
     if found:
-        raise Stop(ExitCode.UNEXPECTED, f"{len(found)} of {lines} lines are not as they were written")
+        raise Stop(ExitCode.UNEXPECTED, f"{_many(len(found), 'finding')} in {_many(lines, 'line')}")
+
+
+def _many(count: int, one: str) -> str:
+    return f"{count} {one if count == 1 else f'{one}s'}"

@@ -82,6 +82,7 @@ def create(options: NewKeyOptions) -> None:
     try:
         key = _in_ledger(config, issue)
     except Conflict as error:
+        _audit(config, "key.created", Target(key=options.name, principal=principal), "conflict")
         revoke = f"{program()} keys revoke {shlex.quote(options.name)}{config_option(options.file)}"
         remedy = f"revoke it first, or choose another name: {revoke}"
         raise Stop(ExitCode.USAGE, f"there is a key {options.name!r} already; {remedy}") from error
@@ -126,12 +127,13 @@ def revoke(file: Path, name: str) -> None:
     try:
         _in_ledger(config, revoked)
     except Conflict as error:
+        _audit(config, "key.revoked", Target(key=name), "not_found")
         listing = f"{program()} keys list{config_option(file)}"
         raise Stop(ExitCode.UNEXPECTED, f"no key {name!r} is in force\nThose that are there: {listing}") from error
     sys.stdout.write(visible(f"key {name} is revoked\n"))
 
 
-def _audit(config: GatewayConfig, action: str, target: Target) -> None:
+def _audit(config: GatewayConfig, action: str, target: Target, outcome: str = "done") -> None:
     """The line of the audit log, where there is one, by the user of the operating system. Raises: Stop."""
     if not config.audit.wanted:
         return
@@ -139,9 +141,10 @@ def _audit(config: GatewayConfig, action: str, target: Target) -> None:
 
     try:
         with audit_log(config.audit.path, config.audit.key, Clock()) as audit:
-            audit.audited(AuditEntry(action, Actor(f"{program()} by {getpass.getuser()}"), target))
+            audit.audited(AuditEntry(action, Actor(f"{program()} by {getpass.getuser()}"), target, outcome))
     except OSError as error:
-        problem = f"it is done, and has no line in the audit log: {config.audit.path}: {error.strerror}"
+        what = "done" if outcome == "done" else "refused"
+        problem = f"it is {what}, and has no line in the audit log: {config.audit.path}: {error.strerror}"
         raise Stop(ExitCode.UNEXPECTED, problem) from error
 
 

@@ -9,7 +9,7 @@ const params = new URLSearchParams(location.search);
 
 const TERMINAL = new Set(["TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED"]);
 const WAITING = new Set(["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"]);
-const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+const UNSEEN = new RegExp(play.unseen, "gu"); // the table of the pages
 const CONFIRMATION = "adk_request_confirmation"; // the question of another kind of client
 const LONGEST = 100_000;
 const KEPT_EVENTS = 500;
@@ -21,7 +21,13 @@ const entries = new Map();
 
 function visible(text) {
   const cut = text.length > LONGEST ? `${text.slice(0, LONGEST)} … ${text.length - LONGEST} more characters` : text;
-  return cut.replace(UNSEEN, (found) => `⟨U+${found.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+  return cut.replace(UNSEEN, (found) => `⟨${names([...found])}⟩`);
+}
+
+function names(characters) {
+  const shown = characters.slice(0, play.named).map((each) => `U+${each.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`);
+  const more = characters.length - shown.length;
+  return shown.join(" ") + (more ? ` and ${more} more` : "");
 }
 
 function element(tag, text = "", more = {}) {

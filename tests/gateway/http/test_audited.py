@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx2
 import msgspec
+import pytest
 
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
@@ -13,6 +14,7 @@ from gateway.ledger.api_keys import ApiKey, IssueKey, digest_of, new_key, shown
 from gateway.telemetry.audit_chain import verify
 from tests.a2a_client import A2A, a2a_http, user_message
 from tests.interop.echo_agent import gate
+from tests.receiver import LOOPBACK
 from tests.running import Local, StartLocal, start_local
 from tests.support.polling import until
 
@@ -36,9 +38,9 @@ def told(tmp_path: Path) -> list[tuple[str, str]]:
     return [(entry["action"], entry["outcome"]) for entry in entries(tmp_path)]
 
 
-async def admin_key(gateway: Local) -> str:
+async def admin_key(gateway: Local, *, admin: bool = True) -> str:
     key = new_key()
-    record = ApiKey(digest_of(key), "ops", shown(key), "ada", "acme", True, 0)
+    record = ApiKey(digest_of(key), "ops", shown(key), "ada", "acme", admin, 0)
     await gateway.gateway.runner.runtime.ledger.commit(IssueKey(record))
     return key
 
@@ -115,6 +117,51 @@ async def test_a_decision_on_a_tool_call_is_told_as_such(start_local: StartLocal
     assert told(tmp_path)[-1][0] == "approval.decided"
 
 
+PUSH = f"push: {{{LOOPBACK}}}"
+NOWHERE = "http://127.0.0.1:9/hook"
+
+
+async def test_a_push_configuration_that_comes_with_a_message_has_a_line(
+    start_local: StartLocal, tmp_path: Path
+) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path, PUSH))
+    async with a2a_http(gateway.url) as http:
+        caller = A2A(http, "echo")
+        config = {"url": f"{NOWHERE}?token=canary"}
+        answer = await caller.call(
+            "SendMessage", message=user_message("hi"), configuration={"taskPushNotificationConfig": config}
+        )
+        task = answer["task"]
+        [made] = (await caller.call("ListTaskPushNotificationConfigs", taskId=task["id"]))["configs"]
+    accepted, created = entries(tmp_path)[1:]
+    assert (accepted["action"], created["action"], created["outcome"]) == ("message.accepted", "push.created", "done")
+    assert created["actor"] == accepted["actor"]
+    assert created["target"] == {"agent": "echo", "context": task["contextId"], "task": task["id"], "push": made["id"]}
+    assert b"canary" not in (tmp_path / "audit.jsonl").read_bytes()
+
+
+async def test_a_message_that_is_repeated_makes_no_push_configuration(start_local: StartLocal, tmp_path: Path) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path, PUSH))
+    async with a2a_http(gateway.url) as http:
+        http.headers["idempotency-key"] = "once"
+        message = user_message("hi")
+        for _ in range(2):
+            configuration = {"taskPushNotificationConfig": {"id": "p", "url": NOWHERE}}
+            await A2A(http, "echo").call("SendMessage", message=message, configuration=configuration)
+    assert [action for action, _ in told(tmp_path)].count("push.created") == 1
+
+
+async def test_a_push_configuration_has_a_line_with_the_id_that_the_gateway_gave_it(
+    start_local: StartLocal, tmp_path: Path
+) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path, PUSH))
+    async with a2a_http(gateway.url) as http:
+        caller = A2A(http, "echo")
+        task = (await caller.send("hi"))["id"]
+        made = await caller.call("CreateTaskPushNotificationConfig", taskId=task, url=NOWHERE)
+    assert entries(tmp_path)[-1]["target"] == {"agent": "echo", "task": task, "push": made["id"]}
+
+
 async def test_reads_have_no_line(start_local: StartLocal, tmp_path: Path) -> None:
     gateway = await start_local(AGENT, settings=settings(tmp_path))
     async with a2a_http(gateway.url) as http:
@@ -139,8 +186,87 @@ async def test_what_is_done_to_a_context_has_a_line(start_local: StartLocal, tmp
         document = (await http.get(f"/admin/api/v1/contexts/{context}")).content
         await http.delete(f"/admin/api/v1/contexts/{context}")
         await http.post("/admin/api/v1/contexts:import", content=document, headers={"content-type": "application/json"})
-    found = [(entry["action"], entry["target"].get("context")) for entry in entries(tmp_path)[2:]]
-    assert found[:2] == [("context.exported", context), ("context.deleted", context)]
+    found = [(entry["action"], entry["target"]["context"], entry["outcome"]) for entry in entries(tmp_path)[2:]]
+    assert found == [
+        ("context.exported", context, "done"),
+        ("context.deleted", context, "done"),
+        ("context.imported", context, "invalid_params"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "line"),
+    [
+        ("GET", "contexts/none", None, ("context.exported", "not_found", {"context": "none"})),
+        ("DELETE", "contexts/none", None, ("context.deleted", "not_found", {"context": "none"})),
+        (
+            "DELETE",
+            "contexts/none?agent=nobody",
+            None,
+            ("context.deleted", "not_found", {"context": "none", "agent": "nobody"}),
+        ),
+        (
+            "POST",
+            "contexts:import",
+            {"contextId": "c", "format": 0},
+            ("context.imported", "invalid_params", {"context": "c"}),
+        ),
+        ("POST", "contexts:import", [], ("context.imported", "invalid_params", {})),
+        (
+            "POST",
+            "contexts:adopt",
+            {"agent": "echo", "handle": "h", "contextId": "c"},
+            ("context.adopted", "unsupported_operation", {"agent": "echo", "context": "c"}),
+        ),
+        ("POST", "push:replay", {"taskId": "t"}, ("push.replayed", "not_found", {"task": "t"})),
+    ],
+)
+async def test_what_the_admin_api_refuses_has_a_line_with_the_reason(
+    start_local: StartLocal, tmp_path: Path, method: str, path: str, body: object, line: tuple[str, str, dict[str, str]]
+) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path, KEYS))
+    key = await admin_key(gateway)
+    async with a2a_http(gateway.url) as http:
+        http.headers["x-api-key"] = key
+        await http.request(method, f"/admin/api/v1/{path}", json=body)
+    entry = entries(tmp_path)[-1]
+    action, outcome, target = line
+    assert (entry["action"], entry["outcome"]) == (action, outcome)
+    assert entry["actor"]["principal"] == "ada"
+    assert entry["target"] == {**target, "principal": "ada"}
+
+
+async def test_a_key_that_is_no_admins_has_a_line_for_what_it_tried(start_local: StartLocal, tmp_path: Path) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path, KEYS))
+    key = await admin_key(gateway, admin=False)
+    async with a2a_http(gateway.url) as http:
+        http.headers["x-api-key"] = key
+        answer = await http.delete("/admin/api/v1/contexts/c-1")
+        await http.get("/admin/api/v1/push")
+    assert answer.status_code == 403
+    entry = entries(tmp_path)[-1]
+    assert (entry["action"], entry["outcome"]) == ("context.deleted", "permission_denied")
+    assert (entry["actor"]["principal"], entry["target"]) == ("ada", {"context": "c-1"})
+
+
+async def test_the_line_of_what_is_refused_is_short(start_local: StartLocal, tmp_path: Path) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path))
+    async with a2a_http(gateway.url) as http:
+        await http.post("/admin/api/v1/push:replay", json={"taskId": "t" * 100_000})
+    assert entries(tmp_path)[-1]["target"]["task"] == f"{'t' * 1024}…"
+
+
+async def test_a_push_configuration_that_is_not_there_is_not_told_as_deleted(
+    start_local: StartLocal, tmp_path: Path
+) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path, PUSH))
+    async with a2a_http(gateway.url) as http:
+        caller = A2A(http, "echo")
+        task = (await caller.send("hi"))["id"]
+        await caller.call("CreateTaskPushNotificationConfig", taskId=task, id="p", url=NOWHERE)
+        for _ in range(2):
+            await caller.call("DeleteTaskPushNotificationConfig", taskId=task, id="p")
+    assert told(tmp_path)[-2:] == [("push.deleted", "done"), ("push.deleted", "not_found")]
 
 
 async def test_a_reload_has_a_line_in_the_file_that_has_the_name_now(start_local: StartLocal, tmp_path: Path) -> None:

@@ -87,6 +87,56 @@ def test_a_torn_line_is_named_once_and_what_follows_goes_on_from_the_line_before
     assert [(fault.line, fault.what) for fault in told] == [(2, "is torn: only its beginning was written")]
 
 
+TORN = "is torn: only its beginning was written"
+NO_LINE = "is no whole line of an audit log"
+CHANGED = "was changed, or made with another key"
+FACTS = {
+    "action": "a",
+    "actor": {"principal": 'a "b" \\ c\x07é😀', "tenant": ""},
+    "target": {"admin": True, "gone": None},
+    "empty": {},
+}
+
+
+def test_every_beginning_of_a_line_is_torn() -> None:
+    line = Chain("p").line(AT, FACTS, FIRST)
+    told = [[fault.what for fault in verify([line[:length] + b"\n"])] for length in range(1, len(line) - 1)]
+    assert told == [[TORN]] * (len(line) - 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda line: line + b" ", NO_LINE),
+        (lambda line: line + b"\r", NO_LINE),
+        (lambda line: line.replace(b"acti", b"a\0ti"), NO_LINE),
+        (lambda line: line[:-20].replace(b"acti", b"a\0ti"), NO_LINE),
+        (lambda line: line[:-20].replace(b"acti", b"a\xffti"), NO_LINE),
+        (lambda line: line[:-10] + b'zzzzzzzz"}', NO_LINE),
+        (lambda line: line[:-10] + b"z", NO_LINE),
+        (lambda line: line + line, NO_LINE),
+        (lambda line: line[:-20] + line, NO_LINE),
+        (lambda line: line[:6] + line, NO_LINE),
+        (lambda line: line[:30] + b'"}', NO_LINE),
+        (lambda line: b'{"v":2,"process":"p', NO_LINE),
+        (lambda line: b'{"v":3,"at":"', NO_LINE),
+        (lambda line: b'{"v":1}', NO_LINE),
+        (lambda line: line.replace(b'"v":2', b'"v":3'), NO_LINE),
+        (lambda line: line[:-10] + b'00000000"}', CHANGED),
+        (lambda line: line.replace(b'"action"', b' "action"'), CHANGED),
+        (lambda line: line.replace(b'{"v":2', b'{"x":1,"v":2'), CHANGED),
+    ],
+)
+def test_a_line_that_was_changed_is_not_torn(change: Callable[[bytes], bytes], what: str) -> None:
+    line = Chain("p").line(AT, FACTS, FIRST)[:-1]
+    assert next(verify([change(line) + b"\n"])).what == what
+
+
+def test_a_changed_line_without_its_end_was_changed() -> None:
+    [line] = shared("p")
+    assert [fault.what for fault in verify([line[:-1].replace(b"used", b"lost")])] == [CHANGED]
+
+
 def test_a_line_that_somebody_has_torn_is_missing_as_well() -> None:
     lines = shared("a", "a", "b")
     assert faults([lines[0], lines[1][:-30] + b"\n", lines[2]]) == [2, 3]

@@ -1,5 +1,6 @@
 """What pages can change, each behind a question."""
 
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -191,3 +192,85 @@ async def test_a_key_that_cannot_be_is_not_made(visitor: Visitor, form: dict[str
     await visitor.open("/ui/keys/new")
     answer = await visitor.send("/ui/keys/new", **form)
     assert (answer.status_code, words in visitor.text(answer.text)) == (400, True)
+
+
+def lines(gateway: Local) -> list[tuple[str, str, dict[str, str]]]:
+    text = (gateway.database.parent / "audit.jsonl").read_text(encoding="utf-8")
+    found = [json.loads(line) for line in text.splitlines()]
+    return [(line["action"], line["outcome"], line["target"]) for line in found]
+
+
+async def test_lines_name_the_principal_of_what_is_changed(
+    gateway: Local, visitor: Visitor, ada: httpx2.AsyncClient
+) -> None:
+    await A2A(ada, "echo").send("hi", "c-1")
+    context = await context_of(visitor)
+    await visitor.open(f"{context}/export")
+    await visitor.send(f"{context}/export")
+    await visitor.open(f"{context}/delete")
+    await visitor.send(f"{context}/delete", typed="wrong")
+    await visitor.send(f"{context}/delete", typed="c-1")
+    target = {"context": "c-1", "principal": "ada"}
+    assert lines(gateway)[-5:] == [
+        ("context.seen", "done", target),
+        ("context.exported", "done", target),
+        ("context.seen", "done", target),
+        ("context.deleted", "invalid_params", target),
+        ("context.deleted", "done", target),
+    ]
+
+
+async def test_the_question_before_a_cancellation_is_a_look_at_the_task(
+    gateway: Local, visitor: Visitor, ada: httpx2.AsyncClient
+) -> None:
+    task = await A2A(ada, "echo").send("hi", "c-1")
+    await visitor.open(f"/ui/tasks/{task['id']}/cancel")
+    target = {"agent": "echo", "context": "c-1", "task": task["id"], "principal": "ada"}
+    assert lines(gateway)[-1] == ("context.seen", "done", target)
+    await visitor.send(f"/ui/tasks/{task['id']}/cancel")
+    assert lines(gateway)[-1] == ("task.cancelled", "task_not_cancelable", target)
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "line"),
+    [
+        ("/ui/import", {"document": "{"}, ("context.imported", "parse_error", {"principal": "ops"})),
+        (
+            "/ui/import",
+            {"document": '{"contextId": "c"}', "principal": "bob"},
+            ("context.imported", "invalid_params", {"context": "c", "principal": "bob"}),
+        ),
+        (
+            "/ui/adopt",
+            {"agent": "nobody", "handle": "h"},
+            ("context.adopted", "invalid_params", {"agent": "nobody", "principal": "ops"}),
+        ),
+        ("/ui/keys/new", {"name": "ada"}, ("key.created", "invalid_params", {"key": "ada"})),
+        ("/ui/keys/revoke?name=none", {}, ("key.revoked", "not_found", {"key": "none"})),
+        ("/ui/replay?task=none&id=p", {}, ("push.replayed", "not_found", {"task": "none", "push": "p"})),
+        ("/ui/tasks/none/cancel", {}, ("task.cancelled", "not_found", {"task": "none"})),
+        ("/ui/contexts/none/delete", {}, ("context.deleted", "not_found", {})),
+        ("/ui/contexts/none/export", {"token": "forged"}, ("context.exported", "permission_denied", {})),
+    ],
+)
+async def test_a_form_that_is_refused_has_a_line_with_the_reason(
+    gateway: Local,
+    visitor: Visitor,
+    ada: httpx2.AsyncClient,
+    path: str,
+    form: dict[str, str],
+    line: tuple[str, str, dict[str, str]],
+) -> None:
+    assert (await visitor.send(path, **form)).status_code >= 400
+    assert lines(gateway)[-1] == line
+
+
+async def test_failed_turns_of_others_on_the_page_of_an_agent_are_a_list_of_contexts(
+    gateway: Local, visitor: Visitor, ada: httpx2.AsyncClient
+) -> None:
+    before = len(lines(gateway))
+    await visitor.open("/ui/agents/backend")
+    assert len(lines(gateway)) == before
+    await A2A(ada, "backend").send("hi")
+    await visitor.open("/ui/agents/backend")
+    assert lines(gateway)[-1] == ("context.listed", "done", {"agent": "backend"})

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, expect
 
+from gateway.ui.foreign import visible
 from tests.interop.browser.tabs import Tab, tab
 from tests.interop.browser.world import World
 
@@ -146,3 +147,31 @@ async def test_hostile_words_do_nothing(opened: Tab) -> None:
     assert await page.locator("#talk script, #talk img, #talk p").count() == 0
     assert "⟨U+202E⟩" in await opened.text("#talk")
     assert "<script>alert(1)</script>" in await opened.text("#talk")
+
+
+UNSEEN = (
+    0x34F,
+    0x600,
+    0x61C,
+    0x70F,
+    0x115F,
+    0x1160,
+    0x17B4,
+    0x180E,
+    0x2028,
+    0x206A,
+    0x3164,
+    0xF8FF,
+    0xFE00,
+    0xFEFF,
+    0xFFA0,
+)
+UNSEEN_BEYOND = (0xFFF9, 0xFFFE, 0x1343F, 0x1BCA0, 0x1D173, 0xE0001, 0xE0041, 0xE007F, 0xE0100, 0xF0000)
+
+
+async def test_what_is_not_seen_is_named_as_on_other_pages(opened: Tab) -> None:
+    said = "".join(f"{chr(code)}a" for code in (*UNSEEN, *UNSEEN_BEYOND)) + "Z" + "\u0301" * 20 + "é 👍🏽 שלום"
+    page = await opened.open("/ui/playground?agent=hotel")
+    await say(page, said)
+    await expect(page.locator("#talk li.you")).to_contain_text("U+034F")
+    assert visible(said) in await opened.text("#talk li.you")

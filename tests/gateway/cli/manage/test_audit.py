@@ -39,6 +39,18 @@ def test_the_line_of_a_new_key_says_whose_it_is_and_that_it_is_an_admins(call: C
     assert entry["target"] == {"key": "laptop", "principal": "ada", "tenant": "acme", "admin": True}
 
 
+def test_a_command_that_is_refused_has_a_line_with_the_reason(call: Call, tmp_path: Path) -> None:
+    file = configuration(tmp_path, "path: audit.jsonl")
+    call("keys", "create", "laptop", "-c", file)
+    call("keys", "create", "laptop", "-c", file)
+    call("keys", "revoke", "none", "-c", file)
+    told = [(entry["action"], entry["outcome"], entry["target"]) for entry in entries(tmp_path)[1:]]
+    assert told == [
+        ("key.created", "conflict", {"key": "laptop", "principal": "laptop"}),
+        ("key.revoked", "not_found", {"key": "none"}),
+    ]
+
+
 def test_the_line_of_a_command_that_is_left_out_is_named(call: Call, tmp_path: Path) -> None:
     file = configuration(tmp_path, "path: audit.jsonl")
     for name in ("one", "two", "three"):
@@ -59,7 +71,20 @@ def test_a_line_that_was_changed_is_named(call: Call, tmp_path: Path) -> None:
     verified = call("audit", "verify", str(log))
     assert verified.code == 1
     assert verified.out == f"{log}:2: was changed, or made with another key\n"
-    assert verified.err.endswith("1 of 2 lines are not as they were written\n")
+    assert verified.err.endswith("1 finding in 2 lines\n")
+
+
+def test_findings_are_counted_and_not_lines(call: Call, tmp_path: Path) -> None:
+    file = configuration(tmp_path, "path: audit.jsonl")
+    for name in ("one", "two"):
+        call("keys", "create", name, "-c", file)
+    log = tmp_path / "audit.jsonl"
+    [first, second] = log.read_text().splitlines(keepends=True)
+    prev = json.loads(second)["prev"]
+    log.write_text(first + second.replace(prev, "0" * 64))
+    verified = call("audit", "verify", str(log))
+    assert len(verified.out.splitlines()) == 2
+    assert verified.err.endswith("2 findings in 2 lines\n")
 
 
 def test_the_key_of_a_log_comes_from_the_environment(

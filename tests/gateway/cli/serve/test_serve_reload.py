@@ -1,6 +1,7 @@
 """SIGHUP: the configuration is read again, and a wrong one changes nothing."""
 
 import asyncio
+import json
 import os
 import pty
 import signal
@@ -49,6 +50,16 @@ def change(file: Path, text: str | None) -> None:
         file.unlink()
     else:
         file.write_text(text)
+
+
+async def test_a_file_that_is_not_taken_has_a_line_in_the_audit_log(file: Path, tmp_path: Path) -> None:
+    change(file, f"{CONFIG}audit: {{path: audit.jsonl}}\n")
+    async with serving("-c", str(file), folder=tmp_path) as child:
+        change(file, CONFIG.replace("type: python", "type: pyton"))
+        child.signal(signal.SIGHUP)
+        await child.logged("reload.refused")
+        line = json.loads((tmp_path / "audit.jsonl").read_text().splitlines()[-1])
+    assert (line["action"], line["outcome"], line["target"]) == ("config.reloaded", "config_invalid", {})
 
 
 async def test_at_sighup_the_file_is_read_again(file: Path, tmp_path: Path) -> None:

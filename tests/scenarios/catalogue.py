@@ -297,6 +297,8 @@ GOLDEN: tuple[str, ...] = (
     "call 2 fails, new message, tail listed first: all of it is there",
     "call 2 of a tool round fails, new message, tail listed first: nothing is there",
     "call 2 of a tool round fails, new message, tail listed first: all of it is there",
+    "call 2 fails and lands behind the look at the tail, whose calls refuse the new message",
+    "call 2 fails, and is not there when the new message is refused: it is left out of the next request",
     "stream of call 2 fails after created(r2), its response is complete",
     "stream of call 2 fails after created(r2), its response is running",
     "stream of call 2 fails after created(r2), its response is failed",

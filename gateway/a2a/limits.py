@@ -46,10 +46,17 @@ def check(request: model.Wire, limits: Limits) -> None:
         if request.configuration is not None:
             _check_configuration(request.configuration, limits)
     elif isinstance(request, model.ListTasksRequest):
-        if request.page_size is not None and request.page_size not in _PAGE_SIZES:
-            raise invalid("pageSize", f"must be from 1 to 100, not {request.page_size}")
+        _check_page_size(request.page_size)
+    elif isinstance(request, model.ListTaskPushNotificationConfigsRequest):
+        # Its field has no presence in the protocol definition: 0 is what a request without it has.
+        _check_page_size(request.page_size or None)
     elif isinstance(request, model.TaskPushNotificationConfig):
         _check_push_config("", request, limits)
+
+
+def _check_page_size(size: int | None) -> None:
+    if size is not None and size not in _PAGE_SIZES:
+        raise invalid("pageSize", f"must be from 1 to 100, not {size}")
 
 
 @cache

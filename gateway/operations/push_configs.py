@@ -88,10 +88,20 @@ class PushConfigs(msgspec.Struct):
                 return _shown(found)
         raise TaskNotFound("Push notification configuration not found", metadata={"taskId": task, "field": "id"})
 
-    async def list(self, task: str) -> ListTaskPushNotificationConfigsResponse:
-        """All of them: their number is limited, so there is one page."""
+    async def list(self, task: str, size: int, token: str | None) -> ListTaskPushNotificationConfigsResponse:
+        """At most `size` of them, in the order in which they were made. The token of a page is the id of its last one.
+
+        Raises: InvalidParams.
+        """
         found = await self.ledger.push_configs(task)
-        return ListTaskPushNotificationConfigsResponse(configs=tuple(map(_shown, found)), next_page_token="")
+        first = 0
+        if token:
+            first = next((place for place, config in enumerate(found, 1) if config.id == token), 0)
+            if not first:
+                raise invalid("pageToken", "is not a token of this list, or its configuration was deleted; begin again")
+        page = found[first : first + size]
+        following = page[-1].id if first + size < len(found) else ""
+        return ListTaskPushNotificationConfigsResponse(configs=tuple(map(_shown, page)), next_page_token=following)
 
     async def delete(self, task: str, config: str) -> bool:
         """Succeeds also where there is no such configuration. Returns whether there was one."""

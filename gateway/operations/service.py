@@ -33,7 +33,7 @@ from gateway.operations.call import EventStream, OperationCall, draining
 from gateway.operations.incoming import read_message
 from gateway.operations.long_poll import LongPolls
 from gateway.operations.paused_turns import OnStored, PausedTurns
-from gateway.operations.push_configs import PushConfigs
+from gateway.operations.push_configs import MAX_CONFIGS, PushConfigs
 from gateway.operations.quotas import Quotas
 from gateway.operations.task_reader import TaskReader
 from gateway.scheduling.runner import Runner
@@ -376,7 +376,7 @@ class Operations:
         self, call: OperationCall, request: model.ListTaskPushNotificationConfigsRequest
     ) -> model.ListTaskPushNotificationConfigsResponse:
         configs = await self._configs_of(call, request.task_id)
-        return await configs.list(request.task_id)
+        return await configs.list(request.task_id, request.page_size or MAX_CONFIGS, request.page_token)
 
     async def delete_push_config(
         self, call: OperationCall, request: model.DeleteTaskPushNotificationConfigRequest

@@ -58,6 +58,8 @@ FULL = SendMessageRequest(
         GetTaskPushNotificationConfigRequest(task_id="t", id="c"),
         DeleteTaskPushNotificationConfigRequest(task_id="t", id="c"),
         ListTaskPushNotificationConfigsRequest(task_id="t"),
+        ListTaskPushNotificationConfigsRequest(task_id="t", page_size=0),
+        ListTaskPushNotificationConfigsRequest(task_id="t", page_size=100),
         GetExtendedAgentCardRequest(),
     ],
 )
@@ -105,6 +107,8 @@ def sent(**changes: Any) -> SendMessageRequest:
         (GetTaskRequest(id="a", history_length=-1), "historyLength"),
         (ListTasksRequest(page_size=0), "pageSize"),
         (ListTasksRequest(page_size=101), "pageSize"),
+        (ListTaskPushNotificationConfigsRequest(task_id="t", page_size=-1), "pageSize"),
+        (ListTaskPushNotificationConfigsRequest(task_id="t", page_size=101), "pageSize"),
         (ListTasksRequest(context_id="12345"), "contextId"),
         (CancelTaskRequest(id="a", metadata={"k": "2345678901234"}), "metadata"),
         (SubscribeToTaskRequest(id="a\ud800"), "id"),

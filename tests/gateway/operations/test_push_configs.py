@@ -121,6 +121,40 @@ async def test_of_many_that_are_made_at_once_ten_are_taken(core: Core, push: Pus
     assert len(await listed(core, task)) == MAX_CONFIGS
 
 
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+
+async def page(core: Core, task: str, size: int | None, token: str | None = None) -> tuple[list[str | None], str]:
+    request = ListTaskPushNotificationConfigsRequest(task_id=task, page_size=size, page_token=token)
+    answer = await core.operations.list_push_configs(core.call("ada"), request)
+    return [config.id for config in answer.configs], answer.next_page_token
+
+
+async def test_a_list_comes_in_pages_of_the_size_that_is_asked_for(core: Core, push: PushHarness) -> None:
+    task = (await core.send("hello")).id
+    for name in "abcd":
+        await push.create(task, name)
+    first, token = await page(core, task, 2)
+    last, end = await page(core, task, 2, token)
+    assert (first, last, end) == (["a", "b"], ["c", "d"], "")
+
+
+@pytest.mark.parametrize("size", [None, 0])
+async def test_a_list_without_a_size_has_one_page(core: Core, push: PushHarness, size: int | None) -> None:
+    task = (await core.send("hello")).id
+    for number in range(MAX_CONFIGS):
+        await push.create(task, f"config-{number}")
+    found, token = await page(core, task, size)
+    assert (len(found), token) == (MAX_CONFIGS, "")
+
+
+async def test_a_token_of_no_configuration_of_the_task_is_refused(core: Core, push: PushHarness) -> None:
+    task = (await core.send("hello")).id
+    await push.create(task, "a")
+    with pytest.raises(InvalidParams, match="pageToken"):
+        await page(core, task, 1, "b")
+
+
 # --- whose they are ---------------------------------------------------------------------------------------------------
 
 

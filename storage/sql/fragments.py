@@ -101,12 +101,6 @@ class as_bytes(GenericFunction[bytes]):  # noqa: N801
     inherit_cache = True
 
 
-class octets(GenericFunction[int]):  # noqa: N801
-    """The bytes of a text."""
-
-    inherit_cache = True
-
-
 class as_number(GenericFunction[int]):  # noqa: N801
     """A value as a number of 64 bits, where a dialect would take it for another type."""
 
@@ -122,7 +116,6 @@ _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
         joined: "group_concat({})",
         formatted: "printf({})",
         as_bytes: "CAST({} AS BLOB)",
-        octets: "length(CAST({} AS BLOB))",
         as_number: "{}",
     },
     "postgresql": {
@@ -135,7 +128,6 @@ _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
         joined: "string_agg({}, ',')",
         formatted: "format({})",
         as_bytes: "convert_to({}, 'UTF8')",
-        octets: "octet_length({})",
         as_number: "CAST({} AS BIGINT)",
     },
 }
@@ -148,7 +140,6 @@ _WORDS: dict[str, dict[type[GenericFunction[Any]], str]] = {
 @compiles(joined)
 @compiles(formatted)
 @compiles(as_bytes)
-@compiles(octets)
 @compiles(as_number)
 def _in_dialect(element: GenericFunction[Any], compiler: SQLCompiler, **options: Any) -> str:
     arguments = compiler.process(element.clauses, **options)

@@ -12,12 +12,10 @@ from storage.sql.fragments import (
     ONE,
     ZERO,
     as_bytes,
-    as_number,
     formatted,
     joined,
     limited,
     matches,
-    octets,
     some,
     task_columns,
     there_is,
@@ -210,33 +208,6 @@ EVENTS = (
     .where(event.c.task == bindparam("task"), event.c.last > bindparam("after"))
     .order_by(event.c.last)
 )
-
-_READ = select(as_number(bindparam("after")).label("last"), as_number(ZERO).label("size")).cte("page", recursive=True)
-
-_NEXT = event.alias("following")
-
-_NEXT_LAST = (
-    select(func.min(event.c.last))
-    .where(event.c.task == bindparam("task"), event.c.last > _READ.c.last)
-    .correlate(_READ)
-    .scalar_subquery()
-)
-
-_PAGE = _READ.union_all(
-    select(
-        _NEXT.c.last,
-        # A line feed separates two events. A row that begins before the page counts nothing: a part of it is given.
-        _READ.c.size
-        + case(
-            (_NEXT.c.first > bindparam("after"), octets(_NEXT.c.payload) - _NEXT.c.last + _NEXT.c.first), else_=ZERO
-        ),
-    )
-    .select_from(_READ.join(_NEXT, and_(_NEXT.c.task == bindparam("task"), _NEXT.c.last == _NEXT_LAST)))
-    .where(_READ.c.size < bindparam("size"))
-)
-
-EVENT_PAGE = EVENTS.where(event.c.last <= select(func.max(_PAGE.c.last)).scalar_subquery())
-"""As EVENTS, up to the row with which the events have `size` bytes. The rows behind it are not looked at."""
 
 
 _LISTED = (

@@ -81,14 +81,6 @@ def test_the_end_of_a_thread_is_walked_step_by_step(connection: sqlite3.Connecti
     assert "SEARCH history_item USING INDEX sqlite_autoindex_history_item_1 (thread=? AND position>?)" in steps
 
 
-def test_a_page_of_a_log_is_walked_row_by_row(connection: sqlite3.Connection) -> None:
-    steps = plan(connection, compiled.EVENT_PAGE.sql)
-    assert {step for step in steps if step.startswith("SCAN")} == {"SCAN CONSTANT ROW", "SCAN page"}
-    assert "SEARCH following USING INDEX sqlite_autoindex_event_1 (task=? AND last=?)" in steps
-    assert "SEARCH event USING INDEX sqlite_autoindex_event_1 (task=? AND last>? AND last<?)" in steps
-    assert "USE TEMP B-TREE FOR ORDER BY" not in steps
-
-
 def test_the_latest_calls_are_found_from_the_end(connection: sqlite3.Connection) -> None:
     steps = plan(connection, compiled.MEASURED_CALLS.sql)
     assert steps[0] == "SEARCH turn USING INDEX sqlite_autoindex_turn_2 (thread=?)"

@@ -234,7 +234,7 @@ class LimitsConfig(Settings):
     stream_buffer_bytes: Size = Field(
         size("1MiB"),
         gt=0,
-        description="Bytes that may wait for a slow reader of a stream, and that a stream which resumes reads of the log at once.",
+        description="Bytes that may wait for a slow reader of a stream, and a page of the log for one that resumes.",
     )
     stream_blocked: TimeLimit = Field(
         duration("30s"),

@@ -232,7 +232,9 @@ class LimitsConfig(Settings):
     streams: Count = Field(2000, description="Open streams of the whole process.")
     stream_buffer_events: Count = Field(10_000, description="Events that may wait for a slow reader of a stream.")
     stream_buffer_bytes: Size = Field(
-        size("1MiB"), gt=0, description="Bytes that may wait for a slow reader of a stream."
+        size("1MiB"),
+        gt=0,
+        description="Bytes that may wait for a slow reader of a stream, and a page of the log for one that resumes.",
     )
     stream_blocked: TimeLimit = Field(
         duration("30s"),

@@ -22,18 +22,23 @@ class Subscription(msgspec.Struct, eq=False):
     that its caller knows that there is more."""
 
     _channel: "Channel"
-    _limits: "StreamLimits"
+    limits: "StreamLimits"
     _frames: list[Frame] = []
     _bytes: int = 0
     _wake: asyncio.Future[None] | None = None
     _nudged: bool = False
     ended: bool = False
     dropped: bool = False
+    behind: bool = False
+    """The reader reads the log: what is pushed meanwhile is not kept."""
 
     def push(self, frames: Sequence[Frame], size: int) -> None:
         if self.ended:
             return
-        limits, held = self._limits, self._frames
+        if self.behind:
+            self.nudge()
+            return
+        limits, held = self.limits, self._frames
         if held and (len(held) + len(frames) > limits.events or self._bytes + size > limits.bytes):
             self.dropped = True
             self.end()
@@ -42,6 +47,14 @@ class Subscription(msgspec.Struct, eq=False):
         self._frames.extend(frames)
         self._bytes += size
         self._awake()
+
+    def fall_behind(self) -> None:
+        self.behind = True
+        self._frames, self._bytes = [], 0
+
+    def catch_up(self) -> None:
+        """The reader has read the log to its end. If more has come since it fell behind, it gets an empty batch."""
+        self.behind = False
 
     def nudge(self) -> None:
         """The reader gets a batch, an empty one if there are no events."""

@@ -3,16 +3,18 @@
 Law: a stream shows the log as the other process commits it, and the database is asked only while there are streams; a
 cancellation is a mark in a row, which survives every process, and the row later shows its result.
 
-The log is read when a change is heard of, and at once when the task goes on in this process.
+The log is read when a change is heard of, and at once when the task goes on in this process. It is read in pages, each when the
+reader has taken the one before.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 
 import structlog
 
+from gateway.a2a.errors import Busy
 from gateway.a2a.model import INTERRUPTED, TERMINAL, TaskState, TaskStatusUpdateEvent
 from gateway.engine.changes import Changes, Heard
 from gateway.engine.fanout import Subscription
@@ -87,7 +89,8 @@ class LogTailStream:
     """A stream of the `ready` frames, then of the log after `number`, to the end of the task or of its turn.
 
     `ready` begins with the Task, if it is not empty; an event in it may be the last event. With `with_turn`, the stream
-    also ends when the task waits for its caller. `ended` says that no event follows.
+    also ends when the task waits for its caller, with an event from the number `may_end_at` on: the earlier ones are of turns
+    that had ended before. `ended` says that no event follows: none behind the log, as long as the subscription is behind.
     """
 
     task: str
@@ -98,11 +101,20 @@ class LogTailStream:
     _log_tail: LogTail
     with_turn: InitVar[bool] = False
     ended: bool = False
+    may_end_at: int = 0
     _last: frozenset[TaskState] = field(init=False)
+    _ends_with_log: bool = field(init=False, default=False)
+    _at_end: bool = field(init=False, default=False)
+    """The page that was read last was the rest of the log."""
+    _over: bool = field(init=False, default=False)
+    """The subscription has ended, and the log was read behind it."""
 
     def __post_init__(self, with_turn: bool) -> None:
         self._last = _WITH_TURN if with_turn else _OVER
-        self.ended = self.ended or (len(self.ready) > 1 and _state(self.ready[-1][1]) in self._last)
+        if self._subscription.behind:
+            self._ends_with_log, self.ended = self.ended, False
+        else:
+            self.ended = self.ended or (len(self.ready) > 1 and _state(self.ready[-1][1]) in self._last)
         if not self.ended:
             self._log_tail.add(self)
 
@@ -113,36 +125,75 @@ class LogTailStream:
         elif latest > self.number:
             self._subscription.nudge()
 
-    async def __aiter__(self) -> AsyncIterator[list[Frame]]:
+    def __aiter__(self) -> "LogTailStream":
+        return self
+
+    async def __anext__(self) -> list[Frame]:
         if self.ready:
-            yield self.ready
-        if self.ended:
-            return
+            ready, self.ready = self.ready, []
+            return ready
         try:
-            async for batch in self._subscription:
-                fresh = await self._newer(batch)
-                if fresh:
-                    yield fresh
-                if self.ended:
-                    return
-            # The task may have ended in another process, or here with a last event that another process stored.
-            fresh = await self._newer([])
-            if fresh:
-                yield fresh
+            frames = await self._next()
         except (LedgerUnavailable, CorruptRecord) as error:
+            if self._subscription.behind:
+                raise
             log.warning("watch.ended", task=self.task, error=str(error))
-        finally:
+            frames = []
+        if not frames:
             self._log_tail.remove(self)
+            raise StopAsyncIteration
+        return frames
+
+    async def _next(self) -> list[Frame]:
+        """The next events; none at the end."""
+        subscription, frames = self._subscription, list[Frame]()
+        while not (frames or self.ended or self._over):
+            if subscription.behind and not self._at_end:
+                frames = await self._page()
+                continue
+            # Not before the reader has taken the end of the log: until then, nothing is kept for it.
+            subscription.catch_up()
+            try:
+                frames = await self._newer(await anext(subscription))
+            except StopAsyncIteration:
+                # The task may have ended in another process, or here with a last event that another process stored.
+                frames = await self._page()
+                self._over = not subscription.behind
+        return frames
 
     async def _newer(self, batch: list[Frame]) -> list[Frame]:
         """The new events, up to the end: of the batch itself where the task runs here and no event is missing before it, else
         of the log."""
         frames = [frame for frame in batch if frame[0] is not None and frame[0] > self.number]
         if not frames or frames[0][0] != self.number + 1:
-            frames = list(await self._ledger.events(self.task, self.number))
+            return await self._page()
+        return self._to_end(frames)
+
+    async def _page(self) -> list[Frame]:
+        """The next page of the log. Raises: Busy where the log was deleted before its end was read."""
+        most = self._subscription.limits.bytes
+        frames: list[Frame] = list(await self._ledger.events(self.task, self.number, most))
+        if self._subscription.behind and await self._is_deleted(frames):
+            raise Busy("The rest of this stream was deleted; read the task.", retry_after=1)
+        self._at_end = sum(len(payload) for _, payload in frames) < most
+        if not self._at_end:
+            self._subscription.fall_behind()
+        frames = self._to_end(frames)
+        self.ended = self.ended or (self._at_end and self._ends_with_log)
+        return frames
+
+    async def _is_deleted(self, following: list[Frame]) -> bool:
+        """Whether the log has gone, where these events follow in it."""
+        if following:
+            return following[0][0] != self.number + 1
+        latest = await self._ledger.latest_events((self.task,))
+        return latest.get(self.task, 0) < self.number
+
+    def _to_end(self, frames: list[Frame]) -> list[Frame]:
+        """The frames, up to the one that ends the stream."""
         for index, (number, payload) in enumerate(frames):
             self.number = number or self.number
-            if _state(payload) in self._last:
+            if self.number >= self.may_end_at and _state(payload) in self._last:
                 self.ended = True
                 return frames[: index + 1]
         return frames

@@ -85,8 +85,12 @@ class TaskReads(Protocol):
 class EventReads(Protocol):
     """The event log, and how a process notices what other processes have committed."""
 
-    async def events(self, task_id: str, after: int) -> tuple[tuple[int, bytes], ...]:
-        """(number, A2A 1.0 JSON) of the events with numbers above `after`, in order."""
+    async def events(self, task_id: str, after: int, size: int | None = None) -> tuple[tuple[int, bytes], ...]:
+        """(number, A2A 1.0 JSON) of the events with numbers above `after`, in order.
+
+        With `size`, whole rows until these events have that many bytes, and no more is read: events of fewer bytes are all that
+        there are.
+        """
 
     async def latest_events(self, tasks: tuple[str, ...]) -> dict[str, int]:
         """The number of the last event of each of these tasks; a task that is gone is left out."""

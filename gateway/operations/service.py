@@ -349,11 +349,20 @@ class Operations:
             task, number = await self._reader.stored(call, task_id)
             ready, state = [await large_task_frame(call.shown(task, number), number)], task.status.state
         else:
-            task, later, number = await self._reader.at_event(call, record, resume)
+            task, later, number = await self._reader.at_event(call, record, resume, subscription)
             ready, state = [await large_task_frame(task, None), *later], record.state
         ended = state in TERMINAL or (with_turn and state in INTERRUPTED)
-        ledger, tail = self._ledger, self._runner.log_tail
-        return LogTailStream(record.id, ready, number, subscription, ledger, tail, with_turn=with_turn, ended=ended)
+        return LogTailStream(
+            record.id,
+            ready,
+            number,
+            subscription,
+            self._ledger,
+            self._runner.log_tail,
+            with_turn=with_turn,
+            ended=ended,
+            may_end_at=record.last_event + (not ended),
+        )
 
     # --- push notifications
 

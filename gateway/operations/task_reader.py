@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from gateway.a2a.errors import invalid
 from gateway.a2a.model import INTERRUPTED, TERMINAL, Json, Task, TaskStatus, TaskStatusUpdateEvent
-from gateway.core.task_log import status_after, task_at
+from gateway.core.task_log import TaskAt, status_after
 from gateway.core.task_record import TurnOutput, assemble, pauses, replay_events
+from gateway.engine.fanout import Subscription
 from gateway.engine.turn_run import LiveTask, TurnRun, status
 from gateway.foundation.clock import timestamp
 from gateway.foundation.off_loop import off_loop
@@ -180,26 +181,50 @@ class TaskReader(msgspec.Struct, frozen=True):
         await off_loop(size, _replay, outputs[-1], turns[-1], events, (0, status_of(record)))
         return size
 
-    async def at_event(self, call: OperationCall, record: TaskRecord, number: int) -> tuple[Task, list[Frame], int]:
-        """The task right after event `number`, the later events, and the number of the latest event.
+    async def at_event(
+        self, call: OperationCall, record: TaskRecord, number: int, subscription: Subscription
+    ) -> tuple[Task, list[Frame], int]:
+        """The task right after event `number`, later events, and the number of the last one that was read. Where the log has
+        more, the subscription has fallen behind.
 
         Raises: InvalidParams for a number that no event has.
         """
-        events = await self.ledger.events(record.id, 0)
-        latest = events[-1][0] if events else record.last_event if record.state in TERMINAL else 0
-        if number > latest:
-            raise invalid("Last-Event-ID", f"{number} is beyond the task's last event, {latest}")
-        if not events and latest:
-            # Retention deleted the events: the caller gets their result, however many it has read.
-            turns = (await self.ledger.turns((record.id,), artifacts=True))[record.id]
-            outputs = [TurnOutput.stored(turn) for turn in turns]
-            return call.shown(assemble(record.id, record.context_id, status_of(record), outputs), latest), [], latest
-        turns = (await self.ledger.turns((record.id,), artifacts=False))[record.id]
-        size = sum(len(payload) for _, payload in events)
+        most = subscription.limits.bytes
+        events = await self.ledger.events(record.id, 0, most)
+        latest, at = 0, None
         began = status(record.state, timestamp(record.created_at))
         empty = Task(id=record.id, context_id=record.context_id, status=began)
-        task = await off_loop(size, task_at, empty, turns, events, number)
-        return call.shown(task, number), list(events[number:]), latest
+        while True:
+            if events and events[0][0] == latest + 1:
+                latest = events[-1][0]
+            else:
+                events = ()
+                ended = record.last_event if record.state in TERMINAL else 0
+                if ended and number <= ended:
+                    return await self._result(call, record, subscription)
+                latest = max(latest, ended)
+            size = sum(len(payload) for _, payload in events)
+            if size >= most:
+                subscription.fall_behind()
+            elif latest < number:
+                raise invalid("Last-Event-ID", f"{number} is beyond the task's last event, {latest}")
+            if at is None:
+                turns = (await self.ledger.turns((record.id,), artifacts=False))[record.id]
+                at = TaskAt(empty, turns, number)
+            await off_loop(size, at.apply, events)
+            if latest >= number:
+                return call.shown(at.made(), number), [frame for frame in events if frame[0] > number], latest
+            events = await self.ledger.events(record.id, latest, most)
+
+    async def _result(
+        self, call: OperationCall, record: TaskRecord, subscription: Subscription
+    ) -> tuple[Task, list[Frame], int]:
+        """Retention deleted the events: the caller gets their result, however many it has read."""
+        subscription.catch_up()
+        turns = (await self.ledger.turns((record.id,), artifacts=True))[record.id]
+        outputs = [TurnOutput.stored(turn) for turn in turns]
+        task = assemble(record.id, record.context_id, status_of(record), outputs)
+        return call.shown(task, record.last_event), [], record.last_event
 
 
 def _fitting(tasks: list[Task], in_list: Callable[[Task], int], room: int) -> list[Task]:

@@ -212,6 +212,25 @@ class TaskReadTests:
         await ledger.commit(*FIRST_TURN)
         same(await ledger.events("task-1", after), tuple((n, b'{"n":%d}' % n) for n in range(after + 1, 7)))
 
+    @pytest.mark.parametrize(
+        ("after", "size", "last"),
+        [(0, 1, 1), (1, 1, 4), (1, 8, 4), (1, 24, 4), (1, 25, 6), (2, 99, 6), (4, 1, 6), (6, 1, 6)],
+    )
+    async def test_a_page_of_events_has_whole_rows_up_to_the_one_that_makes_it_full(
+        self, ledger: Ledger, after: int, size: int, last: int
+    ) -> None:
+        """The rows hold the events 1, 2 to 4, and 5 to 6, each of 8 bytes."""
+        lines = [b'{"n": %d}' % number for number in range(1, 7)]
+        rows = [EventRow("task-1", 2, 4, b"\n".join(lines[1:4])), EventRow("task-1", 5, 6, b"\n".join(lines[4:]))]
+        await ledger.commit(replace(ACCEPT, event=EventRow("task-1", 1, 1, lines[0])), *map(Append, rows))
+        same(await ledger.events("task-1", after, size), tuple((n, lines[n - 1]) for n in range(after + 1, last + 1)))
+
+    async def test_a_page_of_events_counts_bytes_and_not_characters(self, ledger: Ledger) -> None:
+        line = '"\U0001f600"'.encode()
+        await ledger.commit(replace(ACCEPT, event=EventRow("task-1", 1, 1, line)))
+        await ledger.commit(Append(EventRow("task-1", 2, 2, line)))
+        same(await ledger.events("task-1", 0, len(line)), ((1, line),))
+
     async def test_the_last_events_of_tasks_are_found_without_tasks_that_are_gone(self, ledger: Ledger) -> None:
         await ledger.commit(replace(ACCEPT, event=None))
         same(await ledger.latest_events(("task-1", "task-2")), {"task-1": 0})

@@ -51,6 +51,11 @@ class PostgresReaders:
         async with self._borrowed() as reader:
             return await reader.fetch(*[_call(query, values) for query, values in asked])
 
+    async def log_page(self, values: dict[str, Any]) -> list[Row]:
+        async with self._borrowed() as reader:
+            [rows] = await reader.fetch(bound(sql.LOG_PAGE, values))
+        return rows
+
     async def page(self, filters: tuple[bool, ...], values: dict[str, Any], limits: PageLimits) -> TaskPage:
         async with self._pages, self._borrowed() as reader:
             return await reader.run(partial(task_page, filters, values, limits))

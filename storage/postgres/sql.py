@@ -72,6 +72,22 @@ KEEP_DUE = prepared(
 )
 """The deliveries of busy tasks: whoever appends an event there does not see that they would wait for it."""
 
+LOG_PAGE = prepared(
+    "LOG_PAGE",
+    Text(
+        "WITH RECURSIVE page(last, size) AS (SELECT $2::bigint, 0::bigint UNION ALL "
+        "SELECT event.last, page.size + "
+        "CASE WHEN event.first > $2 THEN octet_length(event.payload) - (event.last - event.first) ELSE 0 END "
+        "FROM page JOIN event ON event.task = $1 AND event.last = "
+        "(SELECT min(following.last) FROM event AS following WHERE following.task = $1 AND following.last > page.last) "
+        "WHERE page.size < $3) "
+        "SELECT first, last, payload FROM event "
+        "WHERE task = $1 AND last > $2 AND last <= (SELECT max(page.last) FROM page) ORDER BY last",
+        ("task", "after", "size"),
+    ),
+)
+"""As `log_pages.log_page` of SQLite, from row to row: a line feed separates two events."""
+
 # `server_time` is a function of the schema: milliseconds since 1970 by the server's clock.
 COUNT_GROUP = prepared(
     "COUNT_GROUP",

@@ -19,6 +19,7 @@ from storage.connection import OLDEST_USER
 from storage.errors import FAILURES, TextTooLong, read_failure, text_of
 from storage.read.batched import BatchedReader, Job
 from storage.read.inline import InlineReader
+from storage.read.log_pages import log_page
 from storage.read.pages import task_page
 from storage.read.queries import Asked
 from storage.statement import Query, Row
@@ -106,6 +107,10 @@ class Readers:
         """What the job returns, from one snapshot. Raises: LedgerUnavailable, CorruptRecord."""
         self._refuse_when_closed()
         return await self._long.run(job)
+
+    async def log_page(self, values: dict[str, Any]) -> list[Row]:
+        """As `log_pages.log_page`. Raises: LedgerUnavailable, CorruptRecord."""
+        return await self.run(partial(log_page, values))
 
     async def page(self, filters: tuple[bool, ...], values: dict[str, Any], limits: PageLimits) -> TaskPage:
         """As `pages.task_page`, from one snapshot. Raises: LedgerUnavailable, CorruptRecord."""

@@ -32,6 +32,10 @@ class Readers(Protocol):
         """As `scan`, for several queries on one snapshot."""
         ...
 
+    async def log_page(self, values: dict[str, Any]) -> list[Row]:
+        """The rows of `EVENTS` until the events behind `after` have `size` bytes. The rows behind them are not read."""
+        ...
+
     async def page(self, filters: tuple[bool, ...], values: dict[str, Any], limits: PageLimits) -> TaskPage:
         """Of the tasks that match the filters of `LISTINGS`. The value of `limit` is one task more than the page may have."""
         ...

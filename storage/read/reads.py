@@ -131,10 +131,14 @@ class Reads:
 
     # --- the event log ---
 
-    async def events(self, task_id: str, after: int) -> tuple[tuple[int, bytes], ...]:
-        rows = await self._readers.scan(compiled.EVENTS, {"task": task_id, "after": after})
-        size = sum([len(payload) for _, _, payload in rows])
-        return await off_loop(size, records.numbered, task_id, rows, after + 1)
+    async def events(self, task_id: str, after: int, size: int | None = None) -> tuple[tuple[int, bytes], ...]:
+        values: dict[str, Any] = {"task": task_id, "after": after}
+        if size is None:
+            rows = await self._readers.scan(compiled.EVENTS, values)
+        else:
+            rows = await self._readers.log_page({**values, "size": size})
+        found = sum([len(payload) for _, _, payload in rows])
+        return await off_loop(found, records.numbered, task_id, rows, after + 1)
 
     async def latest_events(self, tasks: tuple[str, ...]) -> dict[str, int]:
         rows = await self._readers.fetch(compiled.LATEST_EVENTS, {"tasks": msgspec.json.encode(tasks).decode()})

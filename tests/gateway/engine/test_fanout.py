@@ -147,6 +147,19 @@ async def test_a_channel_without_streams_takes_events() -> None:
     publish(fanout().open("t"), 1, b"a")
 
 
+async def test_a_reader_that_reads_the_log_is_sent_nothing_and_told_behind_it_that_there_was_more() -> None:
+    channel = fanout(events=1).open("t")
+    subscription = channel.subscribe()
+    publish(channel, 1, b"a")
+    subscription.fall_behind()
+    publish(channel, 2, b"b")
+    publish(channel, 3, b"c")
+    subscription.catch_up()
+    assert await soon(anext(subscription)) == []
+    publish(channel, 4, b"d")
+    assert await soon(anext(subscription)) == [(4, b"d")]
+
+
 async def test_a_task_has_one_channel_as_long_as_it_is_held_or_watched() -> None:
     streams = fanout()
     held = streams.hold("t")

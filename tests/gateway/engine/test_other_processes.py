@@ -10,14 +10,14 @@ from gateway.engine.fanout import Fanout, StreamLimits
 from gateway.engine.other_processes import LogTailStream
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ports.adapter import TextDelta
-from tests.support.core import Core, frames, logged, running_core, soon, until
+from tests.support.core import Core, frames, logged, query, running_core, soon, until
 from tests.support.hints import Hints
 from tests.support.scripted import G, Pause, ScriptedAdapter, says
 
 
-def follow(core: Core, task: str, number: int = 0) -> LogTailStream:
+def follow(core: Core, task: str, number: int = 0, limits: StreamLimits | None = None) -> LogTailStream:
     """As in another process: what is published here does not reach it."""
-    other = Fanout(StreamLimits())
+    other = Fanout(limits or StreamLimits())
     return LogTailStream(task, [], number, other.open(task).subscribe(), core.ledger, core.runner.log_tail)
 
 
@@ -31,6 +31,19 @@ async def test_a_stream_shows_the_log_and_ends_with_the_task(core: Core) -> None
     pause.go.set()
     assert await frames(stream) == logged(core.path, task.id)
     assert not core.runner.log_tail.streams
+
+
+async def test_what_has_come_while_nobody_read_is_read_in_pages(core: Core) -> None:
+    pause = Pause()
+    core.agent(ScriptedAdapter(G, [TextDelta("a"), pause, *says("b")]))
+    task = await core.send("1", at_once=True)
+    await until(lambda: logged(core.path, task.id))
+    pause.go.set()
+    await soon(core.runner.idle())
+    stream = follow(core, task.id, limits=StreamLimits(bytes=1))
+    core.ledger.reads.clear()
+    assert await frames(stream) == logged(core.path, task.id)
+    assert core.ledger.reads.count("events") == len(query(core.path, "SELECT 1 FROM event WHERE task = ?", task.id)) > 1
 
 
 async def test_a_closed_stream_is_not_followed_any_more(core: Core) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpcore2
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 from structlog._config import BoundLoggerLazyProxy
 
 from tests.support import stores
@@ -22,6 +23,11 @@ DISK = "GATEWAY_TESTS_DISK"
 AUTHORITIES = "GATEWAY_TESTS_AUTHORITIES"
 """The SSL_CERT_FILE of the machine."""
 _AUTHORITY = Path(__file__).parent / "support" / "authority.pem"
+
+
+# How long an example takes depends on the machine and its other work.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

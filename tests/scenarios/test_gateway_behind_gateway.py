@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
+from uuid import uuid4
 
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -130,7 +131,7 @@ async def test_a_reference_to_an_earlier_task_is_one_to_the_task_behind_it(behin
 
 
 async def test_a_cancelled_task_is_cancelled_behind(pair: Pair) -> None:
-    text = f"hold {id(pair)}"
+    text = f"hold {uuid4()}"
     async with pair.front.stream(text) as stream:
         frames = await stream.read_until(lambda seen: "before " in streamed_text(seen))
         task = frames[0].event["task"]["id"]
@@ -143,7 +144,7 @@ async def test_a_cancelled_task_is_cancelled_behind(pair: Pair) -> None:
 
 async def test_a_later_task_is_cancelled_behind_too_and_the_context_goes_on(pair: Pair) -> None:
     first = await pair.front.send("one")
-    text = f"hold {id(pair)} again"
+    text = f"hold {uuid4()}"
     async with pair.front.stream(text, first["contextId"]) as stream:
         frames = await stream.read_until(lambda seen: "before " in streamed_text(seen))
         await pair.front.call("CancelTask", id=frames[0].event["task"]["id"])

@@ -428,7 +428,6 @@ def walk(machine: type[Conversations], ownership: Ownership, walks: int) -> int:
         stateful_step_count=STEPS,
         derandomize=True,
         database=None,
-        deadline=None,
         # A walk opens a database and makes hundreds of commits: it is slow, and much of it is drawn.
         suppress_health_check=list(HealthCheck),
     )

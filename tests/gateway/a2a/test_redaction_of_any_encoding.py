@@ -63,7 +63,7 @@ def around(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 results = st.recursive(st.one_of(holders, encoded, cut), around, max_leaves=3)
 limits = st.integers(1, 3000)
 phases = st.sampled_from(sorted(ENDS))
-anything = settings(deadline=None, max_examples=200)
+anything = settings(max_examples=200)
 
 
 def shown(phase: str, detail: Any, rendering: Rendering) -> str:

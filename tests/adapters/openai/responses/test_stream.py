@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from adapters.openai.failures import OpenAIFailures
@@ -1153,7 +1153,6 @@ def call_events(name: str, index: int, pieces: list[str], lost: int) -> list[Eve
 PIECES = some.lists(some.sampled_from(["a", "b", " "]), min_size=1, max_size=4)
 
 
-@settings(deadline=None)
 @given(data=some.data())
 def test_whatever_is_interleaved_repeated_or_lost_every_text_and_every_call_comes_once(data: some.DataObject) -> None:
     texts = data.draw(some.lists(PIECES, max_size=3))
@@ -1189,7 +1188,6 @@ def test_whatever_is_interleaved_repeated_or_lost_every_text_and_every_call_come
     assert StartedOver() not in events
 
 
-@settings(deadline=None)
 @given(data=some.data())
 def test_wherever_a_response_is_cut_off_every_text_that_came_is_told_once(data: some.DataObject) -> None:
     texts = data.draw(some.lists(PIECES, max_size=3))

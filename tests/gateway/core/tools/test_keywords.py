@@ -4,7 +4,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.a2a.model import Json
@@ -61,7 +61,6 @@ def _larger(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 SCHEMAS = st.recursive(SIMPLE, _larger, max_leaves=8)
 
 
-@settings(deadline=None)
 @given(SCHEMAS, st.dictionaries(st.sampled_from([*NAMES, "c"]), VALUES, max_size=4))
 def test_a_value_fits_where_jsonschema_says_so(schema: Any, arguments: dict[str, Json]) -> None:
     parameters: dict[str, Json] = {"properties": dict.fromkeys(NAMES, schema), "allOf": [schema]}

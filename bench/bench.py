@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 
+from pace import Pace
 from targets import HERE, TARGETS, VENVS
 
 BACKEND_PORT = int(os.environ.get("BENCH_BACKEND_PORT", "9100"))
@@ -223,7 +224,9 @@ def load(target, backend, body, sub_body=None, ids=None, version=None, replica=N
 def measured(command):
     """The JSON that a generator prints, and what else ran meanwhile."""
     busy, began = machine_cpu(), time.monotonic()
-    r = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=300).stdout)
+    with Pace() as pace:
+        r = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=300).stdout)
+    r["machine_slow_share"] = pace.slow_share()
     wall = time.monotonic() - began
     whole = machine_cpu() - busy
     r["machine_cpu_share"] = round(whole / wall, 3)
@@ -494,7 +497,7 @@ def line(name, scenario, n, r):
         extra += f" followed={late.get('p50', 0)}/{late.get('p99', 0)} behind={behind.get('p50', 0)}/{behind.get('p99', 0)} n={late.get('n', 0)} lost={r['followed_lost']}"
     return (
         f"{scenario:13} {name:17} #{n} ok={r['ok']}/{r['done']} rps={r['rps']:<8} ev/s={r['events_per_s']:<9} cpu_us/req={r.get('cpu_us_per_request', 0):<8} "
-        f"cpu_us/ev={r.get('cpu_us_per_event', 0) if r['events'] else 0:<7} share={r.get('cpu_share', 0):<5} gen={r['gen_cpu_share']:<5} other={r['other_cpu_share']:<5} "
+        f"cpu_us/ev={r.get('cpu_us_per_event', 0) if r['events'] else 0:<7} share={r.get('cpu_share', 0):<5} gen={r['gen_cpu_share']:<5} other={r['other_cpu_share']:<5} slow={r['machine_slow_share']:<6} "
         f"p50={total.get('p50', 0):<8} p99={total.get('p99', 0):<8} ttfe={first.get('p50', 0):<7} lag={lag.get('p50', 0)}/{lag.get('p99', 0)}{extra}"
         + (f" ERR {r['first_error'][:120]}" if r["first_error"] else "")
     )

@@ -20,6 +20,9 @@ _REST = rf";(?![{_SIGNS}]{{1,200}}=)"
 _VALUE_IN_TEXT = re.compile(rf"[^\s&#;\"'<>\\]*(?:{_REST}[^\s&#;\"'<>\\]*)*")
 _VALUE = re.compile(rf"[^&#;]*(?:{_REST}[^&#;]*)*")
 _LEFT = "[]!$'()*,:@/?"
+_MOST_INSIDE = 4
+"""Of the parameters inside the value of another so many have a value up to its end, the others up to the next: the whole is
+read a few times, however many there are."""
 
 
 def masked(
@@ -34,16 +37,24 @@ def masked(
     text is an address, and not one with addresses in it."""
     text = _USER.sub(lambda found: found[1] + mask(), text)
     values = _VALUE if whole else _VALUE_IN_TEXT
-    pieces, begin = [], 0
+    pieces, begin, end, inside = list[str](), 0, 0, 0
     found = _FIRST.match(text) or _NAME.search(text)
     while found is not None:
-        at, end = found.end(), _end(values, text, found.end())
-        given = text[at:end]
-        value = mask() if given and is_secret(found[1]) else _encoded(given, inner)
-        if value != given:
+        at = found.end()
+        # A parameter inside the value of another ends with it.
+        inside = inside + 1 if at < end else 0
+        if not inside:
+            end = _end(values, text, at)
+        following = _NAME.search(text, at)
+        if at < end and is_secret(found[1]):
+            last, value = end, mask()
+        else:
+            last = end if inside < _MOST_INSIDE or following is None else min(end, following.start())
+            value = _encoded(text[at:last], inner)
+        if value != text[at:last]:
             pieces += [text[begin:at], value]
-            begin = at = end
-        found = _NAME.search(text, at)
+            begin, following = last, _NAME.search(text, last)
+        found = following
     return "".join([*pieces, text[begin:]])
 
 

@@ -1,9 +1,10 @@
 """Addresses and forms: a password or parameter is masked, and nothing beside it."""
 
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 
+from gateway.recording import addresses
 from gateway.recording.masks import Masks, Secrets
 
 ADDRESSES = [
@@ -84,3 +85,27 @@ def test_addresses_in_one_another_without_a_secret_stay() -> None:
     for _ in range(7):
         text = f"https://h/x?to={quote(text, safe='')}"
     assert Masks(Secrets()).text(text) == text
+
+
+def test_what_many_parameters_in_one_another_hold_is_read_a_few_times() -> None:
+    text = "https://h/" + "?b=%2541" * 1000
+    read = 0
+
+    def inner(value: str) -> str:
+        nonlocal read
+        read += len(value)
+        return value
+
+    assert addresses.masked(text, lambda name: name == "token", lambda: "*", inner) == text
+    assert read < 20 * len(text)
+
+
+@pytest.mark.parametrize("before", [0, 1, 3, 4, 20])
+def test_a_secret_behind_parameters_in_one_another_is_masked(before: int) -> None:
+    masks, within = Masks(Secrets()), "?a=x" * before
+    for secret, masked in [
+        ("?token=abc", "?token=[redacted]"),
+        ("?b=%3Ftoken%3Dabc", "?b=?token=[redacted]"),
+        ("?token=abc?x=1", "?token=[redacted]"),
+    ]:
+        assert unquote(masks.text(f"https://h/{within}{secret}&z=1")) == f"https://h/{within}{masked}&z=1"

@@ -216,7 +216,7 @@ _BETWEEN = re.compile(rf"{_INVISIBLE}*[,;]?{_INVISIBLE}*")
 _JSON = re.compile(r"[{\[]|\"[\s\"\\]*(?:[{\[]|u00)")
 """The beginning of an object or a list, or of a text that holds one."""
 
-_ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})")
+_ESCAPED = re.compile(r"(?<!\\)\\++u([0-9a-fA-F]{4})")
 _LETTER = re.compile(r"%(3[0-9]|[46][1-9a-f]|[57][0-9a])")
 """A letter or a digit in percent encoding, behind `casefold`."""
 
@@ -225,6 +225,9 @@ _GIVES = re.compile(r"[:=>|%]")
 
 _LONGEST_COMMENT = 100
 """Characters. Behind each place of a name a text is searched so far for the end of a comment."""
+
+_MOST_COMMENTS = 20
+"""Behind so many and one more a name counts as given a value: to search on from each name in a comment would take too long."""
 
 
 def begins_like_json(text: str) -> bool:
@@ -288,8 +291,11 @@ def assignment_of(name: str) -> re.Pattern[str]:
     spaces and the like may stand between the two, and comments. Or `--name value`, as programs take it."""
     begins = r"(?:(?<![^\W_])|(?<=\\[nrtbf])|(?<=%[0-9a-f]{2}))"
     letters = r"[\W_]?".join(map(re.escape, name))
-    between = r"%2[27]|&\w{2,6};|[^\w:=>|%]|%(?!3[ad])"
-    comment = rf"/\*.{{0,{_LONGEST_COMMENT}}}?\*/|(?://|\#)[^\n]{{0,{_LONGEST_COMMENT}}}\n"
+    comment = rf"(?:/\*.{{0,{_LONGEST_COMMENT}}}?\*/|(?://|\#)[^\n]{{0,{_LONGEST_COMMENT}}}\n)"
+    sign = r"%2[27]|&\w{2,6};|%(?!3[ad])"
+    between = rf"(?:{sign}|[^\w:=>|%])*+"
+    outside = rf"(?:{sign}|[^\w:=>|%/\#]|(?!{comment})[/\#])*+"
+    comments = rf"(?:{outside}{comment}){{1,{_MOST_COMMENTS}}}+{outside}"
     gives = r"(?:[:=>|]|%3[ad])"
     flag = rf"--{letters}[\s\"']++(?!--)."
-    return re.compile(rf"(?s){begins}{letters}(?:(?:{between})*+{gives}|(?:{comment}|{between})*+{gives})|{flag}")
+    return re.compile(rf"(?s){begins}{letters}(?:{between}{gives}|{comments}(?:{gives}|{comment}))|{flag}")

@@ -20,9 +20,6 @@ _REST = rf";(?![{_SIGNS}]{{1,200}}=)"
 _VALUE_IN_TEXT = re.compile(rf"[^\s&#;\"'<>\\]*(?:{_REST}[^\s&#;\"'<>\\]*)*")
 _VALUE = re.compile(rf"[^&#;]*(?:{_REST}[^&#;]*)*")
 _LEFT = "[]!$'()*,:@/?"
-_MOST_INSIDE = 4
-"""Of the parameters inside the value of another so many have a value up to its end, the others up to the next: the whole is
-read a few times, however many there are."""
 
 
 def masked(
@@ -37,19 +34,19 @@ def masked(
     text is an address, and not one with addresses in it."""
     text = _USER.sub(lambda found: found[1] + mask(), text)
     values = _VALUE if whole else _VALUE_IN_TEXT
-    pieces, begin, end, inside = list[str](), 0, 0, 0
-    found = _FIRST.match(text) or _NAME.search(text)
+    pieces, begin, end = list[str](), 0, 0
+    found = _first(text)
     while found is not None:
         at = found.end()
-        # A parameter inside the value of another ends with it.
-        inside = inside + 1 if at < end else 0
-        if not inside:
-            end = _end(values, text, at)
         following = _NAME.search(text, at)
+        # A parameter inside the value of another ends with it, and was read with it once.
+        is_inside = at < end
+        if not is_inside:
+            end = _end(values, text, at)
         if at < end and is_secret(found[1]):
             last, value = end, mask()
         else:
-            last = end if inside < _MOST_INSIDE or following is None else min(end, following.start())
+            last = min(end, following.start()) if is_inside and following is not None else end
             value = _encoded(text[at:last], inner)
         if value != text[at:last]:
             pieces += [text[begin:at], value]
@@ -64,8 +61,15 @@ def _encoded(value: str, inner: Callable[[str], str], times: int = MOST_ENCODING
         return value
     covered = inner(read)
     if covered == read:
-        covered = _encoded(read, inner, times - 1)
+        # What a parameter of it has encoded was read with it.
+        parameter = _first(read)
+        rest = len(read) if parameter is None else parameter.start()
+        covered = _encoded(read[:rest], inner, times - 1) + read[rest:]
     return value if covered == read else quote(covered, safe=_LEFT)
+
+
+def _first(text: str) -> re.Match[str] | None:
+    return _FIRST.match(text) or _NAME.search(text)
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:

@@ -48,11 +48,11 @@ _PARAMETERS_OF_ADDRESSES = frozenset({"code", "t"})
 _LITERAL = re.compile(r"-?[0-9.]{1,7}|true|false|null")
 """A value of a variable that stands in JSON without being a text: to mask it would leave no JSON."""
 
-_HALF = r"(?:\\+(?:u[0-9a-fA-F]{0,3})?|%[0-9a-fA-F]?)?"
+_HALF = r"(?:(?<!\\)\\++(?:u[0-9a-fA-F]{0,3})?|%[0-9a-fA-F]?)?"
 """The beginning of an escape."""
-_MARK = r"(?:\n|\\+n)\[truncated: "
+_MARK = r"(?:\n|(?<!\\)\\++n)\[truncated: "
 _CUT = re.compile(_HALF + _MARK)
-_CUT_TEXT = re.compile(rf"{_HALF}(?:{_MARK}|\\*\"|\Z)")
+_CUT_TEXT = re.compile(rf"{_HALF}(?:{_MARK}|(?<!\\)\\*+\"|\Z)")
 _IS_CUT_VALUE = re.compile(r"truncated\\*\":\s*true")
 """Results that `gateway.core.tools.toolset` has cut: texts have a mark, other values are put into an object."""
 

@@ -26,8 +26,8 @@ _ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})")
 _MEMBER = re.compile(r"(?P<quote>\\{0,15}[\"'])(?P<name>(?:[\w.\- ]|\\{1,16}u[0-9a-fA-F]{4}){1,64})(?P=quote)\s*[:=]")
 """The name of a member of JSON that cannot be read, because it was cut or quoted once more."""
 _FLAG = re.compile(r"--[^:=>|]*[\s\"'][^:=>|]\Z", re.DOTALL)
-_QUOTE = re.compile(r"\s*(\\{0,15}[\"'])")
-_LINE = re.compile(r"\s*([^\r\n]*)")
+_OPENING_OF_VALUE = re.compile(r"\s*(\\{0,15}[\"'])?")
+_LINE = re.compile(r"[^\r\n]*")
 _SEALED_SHORTEST = 24
 _SEAL = re.compile(r"\[sealed [0-9a-f]{16}\]")
 
@@ -223,19 +223,16 @@ class RecordingWalk(Walk):
 
     def _extent(self, text: str, at: int) -> tuple[int, int, str]:
         """Where the value begins and ends, and what stands there instead."""
-        line = _LINE.match(text, at)
-        begin, end = (at, len(text)) if line is None else line.span(1)
-        quote = _QUOTE.match(text, at)
-        if quote is not None:
-            begin = quote.end()
+        begin, quote = at, None
+        if (opening := _OPENING_OF_VALUE.match(text, at)) is not None:
+            begin, quote = opening.end(), opening[1]
         marked = _MARK.match(text, begin)
         if marked is not None:
             return begin, marked.end(), marked[0]
-        if quote is not None:
-            closing = text.find(quote[1], begin)
-            if closing >= 0:
-                return begin, closing, MASK
-            end = len(text)
+        if quote is not None and (closing := text.find(quote, begin)) >= 0:
+            return begin, closing, MASK
+        line = _LINE.match(text, begin) if quote is None else None
+        end = len(text) if line is None else line.end()
         value = text[begin:end]
         return begin, end, f"{MASK[:-1]} {self._digest(value)}]" if value else ""
 

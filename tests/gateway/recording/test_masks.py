@@ -1,6 +1,7 @@
 """What never stands in a file, and what stands there instead."""
 
 import json
+import time
 from base64 import b64encode
 from pathlib import Path
 from urllib.parse import quote
@@ -230,3 +231,29 @@ def test_the_beginning_of_a_secret_stays_where_nothing_is_cut() -> None:
     masks, begun = Masks(Secrets([SECRET])), SECRET[:8].replace('"', "'")
     for text in (f"{begun} and more\n[truncated: 1 of 2 bytes]", json.dumps({"a": begun})):
         assert masks.json(text) == masks.text(text) == text
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        '"password": "',
+        '"token"=',
+        "token=[redacted] ",
+        "token=",
+        "token: x ",
+        "//token\n",
+        "\\",
+        "\\n[truncated: ",
+        "?b=%2525253F",
+        "?b=x",
+        '{"token":"',
+    ],
+)
+def test_a_large_text_is_soon_masked(piece: str) -> None:
+    began = time.process_time()
+    Masks(Secrets(["sk-proj-0123456789"])).json(piece * (400_000 // len(piece)) + "[truncated: ")
+    assert time.process_time() - began < _SECONDS
+
+
+_SECONDS = 20
+"""Ten times what it takes; a quadratic search takes minutes."""

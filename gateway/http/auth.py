@@ -188,11 +188,11 @@ class KeyAuthentication:
 
     def _failure(self, peer: str, prefix: str, reason: str) -> A2AError:
         self._observer.key_refused(reason)
-        if self._observer.audits:
-            self._observer.audited(AuditEntry("auth.refused", Actor(key=prefix, peer=peer), outcome=reason))
         wait = self._failures.take(_network(peer))
         if wait:
             return TooManyRequests("Too many keys from this address were not valid.", retry_after=math.ceil(wait))
+        if self._observer.audits:
+            self._observer.audited(AuditEntry("auth.refused", Actor(key=prefix, peer=peer), outcome=reason))
         log.warning("auth.failed", peer=peer, prefix=prefix, reason=reason)
         return Unauthenticated("the API key is not valid", presented=True)
 

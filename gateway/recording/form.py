@@ -113,6 +113,8 @@ def _members(value: dict[str, Json], indent: str) -> Iterator[str]:
 
 def read(text: str, file: str) -> Exchange:
     """A file whose end was never written ended with a cut. Raises: NoRecording."""
+    if not text:
+        raise NoRecording(f"{file} is no recording that can be read: it is empty")
     try:
         reader = _Reader(text.split("\n"))
         tree = reader.members(0)
@@ -140,7 +142,8 @@ def read(text: str, file: str) -> Exchange:
             text=text,
         )
     except (ValueError, KeyError, msgspec.MsgspecError) as error:
-        raise NoRecording(f"{file} is no recording that can be read: {error}") from error
+        why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise NoRecording(f"{file} is no recording that can be read: {why}") from error
 
 
 def _reads(response: Mapping[str, Tree]) -> Iterator[tuple[float, bytes]]:

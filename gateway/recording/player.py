@@ -139,10 +139,13 @@ class Replay:
         hint = f"Nothing of {asked.agent or OUTSIDE!r} is recorded."
         if nearest is not None:
             hint = f"The nearest recording, {nearest.exchange.file}, {_contrast(nearest.asked, asked)}."
-        diff = self._unmatched.write(asked.method, asked.url, body, exchange)
         what = f"{asked.method} {asked.target}"
-        log.error("replay.missing", agent=asked.agent, request=what, hint=hint, diff=diff)
         self.missing.append(f"{asked.agent or OUTSIDE}: {what}: {hint}")
+        try:
+            diff = self._unmatched.write(asked.method, asked.url, body, exchange)
+        except OSError as error:
+            diff = f"not written: {error.strerror}"
+        log.error("replay.missing", agent=asked.agent, request=what, hint=hint, diff=diff)
         return ReplayMissing(f"{what} was never recorded. {hint}", hint)
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from gateway.a2a.model import Json
@@ -19,15 +20,15 @@ class Unmatched:
     """The folder of the differences. What an earlier replay has left there is taken away."""
 
     def __init__(self, root: Path) -> None:
-        """Raises: OSError."""
         self._folder = root / UNMATCHED
         self._count = 0
-        if self._folder.is_dir():
+        # A recording that nobody may write in is replayed all the same.
+        with suppress(OSError):
             for old in self._folder.glob("*.diff"):
                 old.unlink()
 
     def write(self, method: str, url: str, body: str | bytes | None, nearest: Exchange | None) -> str:
-        """The name of the file, with the difference from the nearest recording."""
+        """The name of the file, with the difference from the nearest recording. Raises: OSError."""
         self._count += 1
         asked = form.request_lines(method, url, {}, body)
         recorded = [] if nearest is None else _request_of(nearest.text)

@@ -179,6 +179,15 @@ async def test_a_key_that_is_refused_has_a_line(start_local: StartLocal, tmp_pat
     assert told(tmp_path)[-1] == ("auth.refused", "unknown")
 
 
+async def test_guesses_that_are_slowed_down_have_no_line(start_local: StartLocal, tmp_path: Path) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path, KEYS))
+    async with a2a_http(gateway.url) as http:
+        answers = [await http.get("/admin/api/v1/push", headers={"x-api-key": new_key()}) for _ in range(40)]
+    refused = [answer.status_code for answer in answers].count(401)
+    assert 0 < refused < len(answers)
+    assert [action for action, _ in told(tmp_path)].count("auth.refused") == refused
+
+
 async def test_what_is_done_to_a_context_has_a_line(start_local: StartLocal, tmp_path: Path) -> None:
     gateway = await start_local(AGENT, settings=settings(tmp_path))
     async with a2a_http(gateway.url) as http:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.ports.adapter import ErrorClass
 from gateway.ports.wire import End, ReplayMissing, Request
@@ -69,6 +70,27 @@ def test_the_difference_is_a_file(tmp_path: Path) -> None:
     lines = diff.read_text().splitlines()
     assert diff.stat().st_mode & 0o777 == 0o600
     assert [line for line in lines if line[0] in "+-"][2:] == ['-    "input": "Hello"', '+    "input": "Hallo"']
+
+
+def test_a_request_without_an_answer_counts_where_its_difference_cannot_be_written(tmp_path: Path) -> None:
+    record(tmp_path, (post('{"input": "Hello", "model": "m"}'), ONE))
+    (tmp_path / "unmatched").write_text("no folder")
+    replay = Replay(tmp_path, 0)
+    with capture_logs() as logs, pytest.raises(ReplayMissing, match="was never recorded"):
+        replay.tap("support").answer(post('{"input": "Hallo", "model": "m"}'))
+    assert [(each["event"], each["diff"]) for each in logs] == [("replay.missing", "not written: File exists")]
+    assert len(replay.missing) == 1
+
+
+def test_a_file_that_the_disk_had_no_room_for_is_left_out(tmp_path: Path) -> None:
+    record(tmp_path, (post(), ONE))
+    [file] = tmp_path.rglob("0001.yaml")
+    file.with_name("0002.yaml").write_text("")
+    with capture_logs() as logs:
+        Replay(tmp_path, 0).tap("support").answer(post())
+    assert [each["reason"] for each in logs if each["event"] == "recording.unreadable"] == [
+        f"{file.with_name('0002.yaml').relative_to(tmp_path)} is no recording that can be read: it is empty"
+    ]
 
 
 def test_an_agent_is_not_answered_by_the_recordings_of_another(tmp_path: Path) -> None:

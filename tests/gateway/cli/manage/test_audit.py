@@ -32,6 +32,16 @@ def test_making_and_revoking_a_key_have_a_line(call: Call, tmp_path: Path) -> No
     assert (verified.code, verified.out) == (0, "2 lines of 2 processes are as they were written\n")
 
 
+def test_a_log_without_a_line_is_not_called_intact(call: Call, tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    log.touch()
+    verified = call("audit", "verify", str(log))
+    assert (verified.code, verified.out) == (
+        0,
+        "there is no line, although the first process that writes a log begins it with one\n",
+    )
+
+
 def test_the_line_of_a_new_key_says_whose_it_is_and_that_it_is_an_admins(call: Call, tmp_path: Path) -> None:
     file = configuration(tmp_path, "path: audit.jsonl")
     call("keys", "create", "laptop", "--principal", "ada", "--tenant", "acme", "--admin", "-c", file)

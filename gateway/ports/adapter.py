@@ -145,7 +145,7 @@ class ToolCallReady(msgspec.Struct, frozen=True):
 
     Without `handled`, and without a ToolResultReady before CallCompleted, the gateway answers the call. `server` is the
     executor of the tool if it is known, for example `mcp:weather` or `web_search`. `question` is the `call_id` of the
-    ApprovalAsked that was approved.
+    ApprovalAsked that was approved. `opaque` comes back with the CallItem.
     """
 
     call_id: str
@@ -155,6 +155,7 @@ class ToolCallReady(msgspec.Struct, frozen=True):
     server: str | None = None
     provider_id: str | None = None
     question: str | None = None
+    opaque: Json = None
 
 
 class ToolResultReady(msgspec.Struct, frozen=True):

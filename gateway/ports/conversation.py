@@ -39,7 +39,7 @@ class CallItem(msgspec.Struct, frozen=True, tag_field="kind", tag="call", omit_d
 
     `handled` says whether the backend runs the call, or is None when that is not known. With `asking`, the item is the
     backend's question whether it may run its own tool on the server of this name; the OutputItem of the call is the
-    decision.
+    decision. `opaque` is what the backend gave with the call and wants back with it, unchanged.
     """
 
     call_id: str
@@ -47,6 +47,7 @@ class CallItem(msgspec.Struct, frozen=True, tag_field="kind", tag="call", omit_d
     arguments: str
     handled: bool | None = None
     asking: str | None = None
+    opaque: Json = None
 
 
 class OutputItem(msgspec.Struct, frozen=True, tag_field="kind", tag="output", omit_defaults=True):

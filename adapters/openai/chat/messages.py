@@ -71,6 +71,7 @@ def _add_calls(
                 "name": encoding.function_name(call.name),
                 "arguments": encoding.arguments_text(call.arguments),
             },
+            **({} if call.opaque is None else {"extra_content": call.opaque}),
         }
         for call in calls
     ]

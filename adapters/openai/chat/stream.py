@@ -41,9 +41,12 @@ class Function(msgspec.Struct):
 
 
 class Fragment(msgspec.Struct):
+    """`extra_content` is wanted back with the call: Gemini keeps the model's thoughts in it."""
+
     index: int | None = None
     id: str | None = None
     function: Function | None = None
+    extra_content: Json = None
 
 
 @dataclass(slots=True)
@@ -57,6 +60,7 @@ class _Call:
     name: str = ""
     arguments: list[str] = field(default_factory=list)
     again: "_Call | None" = None
+    extra: Json = None
 
     @property
     def text(self) -> str:
@@ -79,6 +83,8 @@ class CompletionCalls:
     def receive(self, fragment: Fragment) -> Iterator[port.AdapterEvent]:
         function = fragment.function or Function()
         call = self._call(fragment, function)
+        if fragment.extra_content is not None:
+            call.extra = fragment.extra_content
         arguments = function.text
         if function.name and call.name and call.arguments == [arguments] and _is_whole(arguments):
             # The fragment is a repetition, since nothing can follow whole arguments.
@@ -103,7 +109,7 @@ class CompletionCalls:
                 if (call.name, call.text) == (call.again.name, call.again.text):
                     continue
                 yield from _announced(call)
-            yield port.ToolCallReady(call.call_id, call.name, call.text)
+            yield port.ToolCallReady(call.call_id, call.name, call.text, opaque=call.extra)
 
     def _call(self, fragment: Fragment, function: Function) -> _Call:
         call = self._known(fragment, function)

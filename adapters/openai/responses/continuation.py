@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from adapters.http.failures import Failures
 from gateway.a2a.model import Json
-from gateway.ports.adapter import AdapterError, CallStarted, ErrorClass
+from gateway.ports.adapter import AdapterError, CallStarted, ErrorClass, Processed
 
 _RESPONSE = re.compile(r"(?:[a-z]{0,8})?resp[_-].+")
 _CONVERSATION = re.compile(r"conv[_-].+")
@@ -70,6 +70,10 @@ class Chain(msgspec.Struct, frozen=True):
     def started(self, echo: Echo) -> CallStarted | None:
         return CallStarted(self.handle_of(echo))
 
+    def begun(self, error: AdapterError) -> AdapterError:
+        """The failure of a response that has begun."""
+        return error
+
     def handle_of(self, echo: Echo) -> str | None:
         return echo.id if self.keeps else None
 
@@ -105,6 +109,12 @@ class InConversation(msgspec.Struct, frozen=True):
         if self.goes_on:
             return CallStarted(self.handle, echo.id)
         return None if self.announced else CallStarted(self.handle)
+
+    def begun(self, error: AdapterError) -> AdapterError:
+        """The conversation may hold the input of a response that has begun, whatever limit has ended it."""
+        meaning = error.kind.meaning
+        unheard = meaning.transient and meaning.processed is Processed.NO
+        return error.as_kind(ErrorClass.BACKEND_FAILED) if unheard else error
 
     def handle_of(self, echo: Echo) -> str | None:
         return self.handle

@@ -173,7 +173,7 @@ class ResponseParser:
                 return self._failures.detail(reason) if reason else status
             case "failed":
                 error = response.error or {"message": "the response failed"}
-                raise self._failures.from_event(error, handle=self._handle)
+                raise self._continuation.begun(self._failures.from_event(error, handle=self._handle))
             case "cancelled":
                 raise self._failures.error(port.ErrorClass.BACKEND_FAILED, "the backend cancelled the response")
         raise self._broken(f"a response that ended has the status {status!r}")
@@ -190,8 +190,10 @@ class ResponseParser:
                 yield from self._messages.repeat(key, item.text)
 
     def _failed(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
-        error = event.error or {"code": event.code, "message": event.message}
-        raise self._failures.from_event(error, handle=self._handle)
+        failed = self._failures.from_event(
+            event.error or {"code": event.code, "message": event.message}, handle=self._handle
+        )
+        raise self._continuation.begun(failed) if self._started else failed
 
     def _broken(self, what: str) -> port.AdapterError:
         return self._failures.error(port.ErrorClass.CONTRACT_BROKEN, self._doubted(what))

@@ -15,6 +15,7 @@ _WITH_VALUES = frozenset(
         adapter.PartReady,
         adapter.AnswerReplaced,
         adapter.ArtifactReady,
+        adapter.ToolCallReady,
         adapter.ToolResultReady,
         adapter.ItemReady,
         adapter.DirectReply,
@@ -48,6 +49,8 @@ def admitted(event: AdapterEvent) -> AdapterEvent:
         case adapter.ArtifactReady(artifact=artifact):
             _check_parts(artifact.parts)
             _check(artifact.metadata, "the metadata of an artifact")
+        case adapter.ToolCallReady(opaque=opaque):
+            _check(opaque, f"what is given with a tool call ({event.call_id!r})")
         case adapter.ItemReady(item=item):
             value = item.opaque if isinstance(item, ReasoningItem) else item.payload
             _check(value, f"an item ({event.provider_id!r})")

@@ -274,7 +274,8 @@ class ToolCallTracker(msgspec.Struct):
         if not (handled or call.oversized):
             self._size += size
         self._check_repetition(call)
-        item = CallItem(call.external_id, event.name, call.arguments, handled, asking)
+        opaque = event.opaque if isinstance(event, adapter.ToolCallReady) else None
+        item = CallItem(call.external_id, event.name, call.arguments, handled, asking, opaque)
         self.output.items.append(NewItem(item, event.provider_id, call.facts.id))
 
     def _answer(self, event: adapter.ToolResultReady, outcome: Settled | None) -> None:

@@ -201,6 +201,21 @@ async def test_every_request_carries_the_instructions_and_the_whole_conversation
             [calling(("call_1", "f")), output("call_1", "1")],
             id="what another backend asked",
         ),
+        pytest.param(
+            (CallItem("call_1", "f", "{}", opaque={"google": {"thought_signature": "c2ln"}}), O1),
+            [
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [
+                        calling(("call_1", "f"))["tool_calls"][0]
+                        | {"extra_content": {"google": {"thought_signature": "c2ln"}}}
+                    ],
+                },
+                output("call_1", "1"),
+            ],
+            id="what Gemini wants back with a call",
+        ),
         pytest.param((HELLO, HELLO), [{"role": "assistant", "content": "Hello\n\nHello"}], id="two messages"),
         pytest.param((ReasoningItem("hm"), OpaqueItem("x", {}), ONE), [user("one")], id="what has no place here"),
     ],

@@ -63,6 +63,15 @@ def test_llama_cpp_repeats_id_and_name() -> None:
     assert ready(first, second) == [("call__0_get_weather_cmpl-a656", "get_weather", "{}")]
 
 
+def test_what_gemini_gives_with_a_call_comes_back_with_it() -> None:
+    thoughts: Json = {"google": {"thought_signature": "c2ln"}}
+    function: Json = {"name": "f", "arguments": "{}"}
+    first: Json = {"index": 0, "id": "a", "type": "function", "function": function, "extra_content": thoughts}
+    second: Json = {"index": 1, "id": "b", "type": "function", "function": function}
+    calls = [event for event in read(chunk(tool_calls=[first, second]), STOP) if isinstance(event, ToolCallReady)]
+    assert [call.opaque for call in calls] == [thoughts, None]
+
+
 def test_aimock_streams_parallel_calls() -> None:
     assert ready(
         chunk(role="assistant", content=None),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from adapters.openai.failures import OpenAIFailures
-from adapters.openai.responses.continuation import Chain
+from adapters.openai.responses.continuation import Chain, Continuation, InConversation
 from adapters.openai.responses.stream import ResponseParser
 from gateway.a2a.model import Part
 from gateway.ports.adapter import (
@@ -212,6 +212,34 @@ def test_the_reason_of_an_incomplete_response_quotes_no_secret() -> None:
     parser = ResponseParser(OpenAIFailures(("hdrsecret777",)), Chain())
     events = parser.receive(json.dumps({"type": "response.incomplete", "response": response}).encode())
     assert events[-1] == CallCompleted("resp_1", finish="error ***")
+
+
+LIMIT: Event = {"code": "rate_limit_exceeded", "message": "slow down"}
+FAILED: Event = {"type": "response.failed", "response": {"id": "resp_1", "status": "failed", "error": LIMIT}}
+ERROR: Event = {"type": "error", "error": LIMIT}
+
+
+@pytest.mark.parametrize(
+    ("continuation", "events", "kind"),
+    [
+        (InConversation("conv_1"), [CREATED, FAILED], "backend-failed"),
+        (InConversation("conv_1"), [FAILED], "backend-failed"),
+        (InConversation("conv_1"), [CREATED, ERROR], "backend-failed"),
+        (InConversation("conv_1"), [ERROR], "rate-limited"),
+        (Chain(None, keeps=True), [CREATED, FAILED], "rate-limited"),
+        (Chain(None, keeps=True), [CREATED, ERROR], "rate-limited"),
+    ],
+)
+def test_a_limit_that_ends_a_response_which_has_begun_leaves_it_in_the_conversation(
+    continuation: Continuation, events: list[Event], kind: str
+) -> None:
+    reading = ResponseParser(OpenAIFailures(()), continuation)
+    *before, last = (json.dumps(event).encode() for event in events)
+    for event in before:
+        reading.receive(event)
+    with pytest.raises(AdapterError) as caught:
+        reading.receive(last)
+    assert caught.value.kind == kind
 
 
 @pytest.mark.parametrize("event", [CREATED, COMPLETED])

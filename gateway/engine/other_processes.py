@@ -14,7 +14,7 @@ from dataclasses import InitVar, dataclass, field
 
 import structlog
 
-from gateway.a2a.errors import Busy
+from gateway.a2a.errors import Busy, TaskNotFound
 from gateway.a2a.model import INTERRUPTED, TERMINAL, TaskState, TaskStatusUpdateEvent
 from gateway.engine.changes import Changes, Heard
 from gateway.engine.fanout import Subscription
@@ -170,7 +170,8 @@ class LogTailStream:
         return self._to_end(frames)
 
     async def _page(self) -> list[Frame]:
-        """The next page of the log. Raises: Busy where the log was deleted before its end was read."""
+        """The next page of the log. Raises: TaskNotFound where the task was deleted before its end was read, Busy where the
+        log was."""
         most = self._subscription.limits.bytes
         frames: list[Frame] = list(await self._ledger.events(self.task, self.number, most))
         if self._subscription.behind and await self._is_deleted(frames):
@@ -186,8 +187,10 @@ class LogTailStream:
         """Whether the log has gone, where these events follow in it."""
         if following:
             return following[0][0] != self.number + 1
-        latest = await self._ledger.latest_events((self.task,))
-        return latest.get(self.task, 0) < self.number
+        latest = (await self._ledger.latest_events((self.task,))).get(self.task)
+        if latest is None:
+            raise TaskNotFound("Task not found: it was deleted meanwhile", metadata={"taskId": self.task})
+        return latest < self.number
 
     def _to_end(self, frames: list[Frame]) -> list[Frame]:
         """The frames, up to the one that ends the stream."""

@@ -20,6 +20,9 @@ from gateway.http.connection import BLOCKED_SECONDS, Connection
 _BACKLOG = 4096
 _UNACKNOWLEDGED_SECONDS = 40
 """A peer that acknowledges nothing for so long is gone. With a comment every 15 s a silent stream ends within a minute."""
+_UNSENT_BYTES = 64 * 1024
+"""What the system takes of a response before its peer has room for it. It takes more only when much of that has gone, and would
+keep megabytes for a slow reader, which then looks for a minute like one that reads nothing."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -38,8 +41,9 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
     """
     bound = join(host, port) if shared else _create(host, port)
     if sys.platform == "linux":
-        # Accepted connections inherit it. The default is a quarter of an hour.
+        # Accepted connections inherit both. The default of the first is a quarter of an hour.
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_SECONDS * 1000)
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
     return bound
 
 

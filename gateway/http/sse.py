@@ -36,6 +36,8 @@ _HEADERS: Headers = (
 )
 _KEEP_ALIVE = b": keep-alive\n\n"
 _DRAINING = b": draining\n\n"
+_PIECE = 64 * 1024
+"""Bytes that a reader takes within the send timeout, at the least."""
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -108,12 +110,16 @@ class EventResponse:
         self._end = _End.STREAM
         self._reading = asyncio.timeout(None)
         self._open = True
+        self._in_pieces = asyncio.Lock()
+        """Held while a batch goes out in pieces: no comment may stand in the middle of an event."""
+        self._rest = b""
+        """What is left of a batch of which some has gone out."""
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._respond(receive, send)
             if self._end is not _End.CLIENT:
-                await self._send(send, {"type": "http.response.body", "body": self._last()})
+                await self._send(send, {"type": "http.response.body", "body": self._rest + self._last()})
         except _Stuck:
             pass
         finally:
@@ -151,10 +157,22 @@ class EventResponse:
         with self._settings.drain.on_set(draining), self._on_revocation(revoked):
             batches = aiter(self._stream)
             while self._open and (chunk := await self._next(batches)) is not None:
-                if chunk:
+                if len(chunk) > _PIECE:
+                    await self._send_in_pieces(chunk, send, sending)
+                elif chunk:
                     sending.begin()
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
                     sending.end()
+
+    async def _send_in_pieces(self, batch: bytes, send: Send, sending: Watchdog) -> None:
+        """A reader that takes some of it in time is not one that takes nothing."""
+        sending.begin()
+        async with self._in_pieces:
+            while batch:
+                sending.begin()
+                await send({"type": "http.response.body", "body": batch[:_PIECE], "more_body": True})
+                self._rest = batch = batch[_PIECE:]
+        sending.end()
 
     async def _next(self, batches: AsyncIterator[list[Frame]]) -> bytes | None:
         """The next batch as bytes, None at the end. The status has been sent already, so an error is an event, too."""
@@ -189,8 +207,11 @@ class EventResponse:
                 break
             except TimeoutError:
                 pass
+            if self._in_pieces.locked():
+                continue
             try:
-                await self._send(send, {"type": "http.response.body", "body": _KEEP_ALIVE, "more_body": True})
+                async with self._in_pieces:
+                    await self._send(send, {"type": "http.response.body", "body": _KEEP_ALIVE, "more_body": True})
             except _Stuck:
                 break
         self._stop(_End.CLIENT)

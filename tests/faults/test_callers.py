@@ -185,6 +185,15 @@ def test_a_peer_that_acknowledges_nothing_is_given_up_by_the_system_within_a_min
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) + 15_000 <= 60_000
 
 
+@pytest.mark.fault("C1")
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such option")
+def test_the_system_keeps_little_that_a_slow_reader_has_no_room_for() -> None:
+    with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == 64 * 1024
+
+
 # --- C2 ---------------------------------------------------------------------------------------------------------------
 
 

@@ -88,8 +88,12 @@ async def test_121_a_plain_yes_is_for_one_call(core: Core) -> None:
 @pytest.mark.parametrize(
     ("entry", "settings", "why"),
     [
-        ({"always": True}, {"standing_approvals": "refuse"}, "this agent asks about every call"),
-        ({"always": True, "approved": False}, {}, "only a yes to a tool of the gateway can be for always"),
+        (
+            {"always": True},
+            {"standing_approvals": "refuse"},
+            r"approvals\[0\]\.always: this agent asks about every call",
+        ),
+        ({"always": True, "approved": False}, {}, r"\.always: only a yes to a tool of the gateway can be for always"),
         ({"always": "yes"}, {}, "must be true or false"),
     ],
 )

@@ -54,7 +54,7 @@ async def test_115_arguments_that_nobody_was_shown_are_refused_where_some_are_ma
     _, tools = setup(core, G, asks("r1", PAY), tool_calls=MASKED)
     task = await start(core)
     for other in ({"to": MASK, "sum": 4}, {"sum": 3}, {"to": "eve", "sum": 3}):
-        with pytest.raises(InvalidParams, match="was asked about with other arguments"):
+        with pytest.raises(InvalidParams, match=r"\.args: .* was asked about with other arguments"):
             await reply(core, task.id, echoed(one(task), **other))
     assert (tools.ran, await core.get(task.id)) == ([], task)
 
@@ -62,7 +62,7 @@ async def test_115_arguments_that_nobody_was_shown_are_refused_where_some_are_ma
 async def test_115_a_mask_is_no_echo_of_arguments_that_were_shown(core: Core) -> None:
     setup(core, G, asks("r1", PAY))
     task = await start(core)
-    with pytest.raises(InvalidParams, match="was asked about with other arguments"):
+    with pytest.raises(InvalidParams, match=r"\.args: .* was asked about with other arguments"):
         await reply(core, task.id, echoed(one(task), to=MASK, sum=3))
 
 

@@ -46,6 +46,10 @@ class Decision(msgspec.Struct, frozen=True):
     args: Json | UnsetType = UNSET
     always: bool = False
 
+    def place(self, member: str) -> str:
+        """The place of this member of the decision, which stands beside the id of its call."""
+        return f"{self.field.removesuffix('.id')}.{member}"
+
 
 class ClientResult(msgspec.Struct, frozen=True):
     """The result of a call that the client ran. `field` is the place of the whole result in the request. `name` is that of
@@ -273,7 +277,7 @@ def refuse_standing(given: Answers) -> None:
     """Raises: InvalidParams for an approval of more than one call."""
     for decision in given.decisions:
         if decision.always:
-            raise invalid(decision.field, "this agent asks about every call: leave out `always`")
+            raise invalid(decision.place("always"), "this agent asks about every call: leave out `always`")
 
 
 def is_repetition(given: Answers, calls: Sequence[AskedCall], now: int, redact: tuple[JsonPath, ...] = ()) -> bool:
@@ -306,10 +310,10 @@ def _known(field: str, call: str, known: dict[str, AskedCall]) -> AskedCall:
 def _is_new(decision: Decision, asked: AskedCall, now: int, redact: tuple[JsonPath, ...]) -> bool:
     call = asked.call
     if decision.args is not UNSET and not _are_meant(decision.args, call.arguments, redact):
-        raise invalid(decision.field, f"{echo(call.id)} was asked about with other arguments")
+        raise invalid(decision.place("args"), f"{echo(call.id)} was asked about with other arguments")
     if decision.always and not (decision.approved and call.executor == "gateway"):
         why = f"only a yes to a tool of the gateway can be for always, not that to {echo(call.id)}"
-        raise invalid(decision.field, why)
+        raise invalid(decision.place("always"), why)
     if asked.decision is not None:
         if (asked.decision == "approved") != decision.approved:
             raise invalid(decision.field, f"{echo(call.id)} is decided already ({asked.decision})")

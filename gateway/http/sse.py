@@ -172,6 +172,8 @@ class EventResponse:
                 sending.begin()
                 await send({"type": "http.response.body", "body": batch[:_PIECE], "more_body": True})
                 self._rest = batch = batch[_PIECE:]
+                # What one step of the event loop writes goes out as one.
+                await asyncio.sleep(0)
         sending.end()
 
     async def _next(self, batches: AsyncIterator[list[Frame]]) -> bytes | None:

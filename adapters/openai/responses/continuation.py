@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from adapters.http.failures import Failures
 from gateway.a2a.model import Json
-from gateway.ports.adapter import AdapterError, CallStarted, ErrorClass, Processed
+from gateway.ports.adapter import NOT_PROCESSED, AdapterError, CallStarted, ErrorClass
 
 _RESPONSE = re.compile(r"(?:[a-z]{0,8})?resp[_-].+")
 _CONVERSATION = re.compile(r"conv[_-].+")
@@ -112,9 +112,8 @@ class InConversation(msgspec.Struct, frozen=True):
 
     def begun(self, error: AdapterError) -> AdapterError:
         """The conversation may hold the input of a response that has begun, whatever limit has ended it."""
-        meaning = error.kind.meaning
-        unheard = meaning.transient and meaning.processed is Processed.NO
-        return error.as_kind(ErrorClass.BACKEND_FAILED) if unheard else error
+        limited = error.kind.meaning.transient and error.kind in NOT_PROCESSED
+        return error.as_kind(ErrorClass.BACKEND_FAILED) if limited else error
 
     def handle_of(self, echo: Echo) -> str | None:
         return self.handle

@@ -39,6 +39,8 @@ class ResponseCalls:
         """Announced calls, by the key of their item."""
         self._of_client: dict[str, _Call] = {}
         """The calls that the backend does not run itself, by its id of the call."""
+        self._of_item: dict[str, str | None] = {}
+        """The backend's id of the latest complete call, by the key of its item."""
         self._early: dict[str, list[tuple[Callable[..., Sequence[port.AdapterEvent]], str | None]]] = {}
         """Arguments that came before their item: OGX does not know the kind of a call at its beginning."""
         self._nameless: list[wire.ResponseItem] = []
@@ -51,9 +53,21 @@ class ResponseCalls:
         """Whether any call is announced and not complete."""
         return any(call.arguments is None for call in self._open.values())
 
+    def is_other(self, item: wire.ResponseItem) -> bool:
+        """Whether the item has the id of one that ended, and is another call: it has an id of the call that is new."""
+        known, call_id = self._of_item.get(item.key), item.call_id
+        if not known or not call_id or call_id == known or call_id in self._answered:
+            return False
+        call = self._of_client.get(call_id)
+        return call is None or call.arguments is None
+
     def add(self, item: wire.ResponseItem) -> Sequence[port.AdapterEvent]:
         key, of_client = item.key, item.type in wire.OPEN_CALLS
-        if key in self._open or (not item.name and item.type == "mcp_call") or (not item.call_id and of_client):
+        if (
+            (key in self._open and not self.is_other(item))
+            or (not item.name and item.type == "mcp_call")
+            or (not item.call_id and of_client)
+        ):
             return ()
         if of_client and (item.call_id in self._of_client or item.call_id in self._answered):
             # It names a call again. Nothing is told of it before it is complete.
@@ -101,13 +115,16 @@ class ResponseCalls:
         if item.call_id in self._answered:
             _log.warning("a response reports a call again whose output it was given; the call is not run again")
             return
-        call = self._open.get(item.key) or self._of_client.get(item.call_id or "")
+        call = self._of_client.get(item.call_id or "")
+        if call is None and not self.is_other(item):
+            call = self._open.get(item.key)
         if call is not None and call.arguments is not None:
             if self._repeats(call, item, arguments):
                 return
             call = None
         call = call or self._begin(item)
         call.item, call.arguments = item, arguments
+        self._of_item[item.key] = item.call_id
         self.cut = self.cut or item.status == "incomplete"
         yield port.ToolCallReady(call.call_id, item.tool, arguments, provider_id=item.id)
         self._unanswered.setdefault(item.call_id or "", []).append(call.call_id)

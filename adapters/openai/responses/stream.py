@@ -184,7 +184,7 @@ class ResponseParser:
         output = response.output or ()
         items = [wire.decode_item(raw) for raw in output]
         for item, raw, key in zip(items, output, self._items.streamed_keys(items), strict=True):
-            if key is None:
+            if key is None or self._calls.is_other(item):
                 yield from self._item(item, raw, None)
             elif item.type == "message":
                 yield from self._messages.repeat(key, item.text)
@@ -229,7 +229,7 @@ class ResponseParser:
         item, index = wire.decode_item(event.item), event.index
         over = self._start_over(item, index)
         self._items.begin(item, index)
-        if self._items.has_ended(item):
+        if self._has_ended(item):
             return over
         if item.type == "message":
             self._messages.announce(item, index)
@@ -245,9 +245,12 @@ class ResponseParser:
         over = () if self._items.is_open(item) else self._start_over(item, index)
         self._again = False
         self._items.begin(item, index)
-        if self._items.has_ended(item):
+        if self._has_ended(item):
             return self._repeated_item(item)
         return (*over, *self._item(item, event.item, index))
+
+    def _has_ended(self, item: wire.ResponseItem) -> bool:
+        return self._items.has_ended(item) and not self._calls.is_other(item)
 
     def _repeated_item(self, item: wire.ResponseItem) -> Sequence[port.AdapterEvent]:
         if item.type == "mcp_approval_request" and self._approval(item) != self._questions[item.key]:

@@ -943,6 +943,40 @@ def test_two_calls_of_one_id_are_one_on_a_chain_which_takes_one_output(caplog: p
     ]
 
 
+SECOND = OTHER | {"call_id": "call_2"}
+READY_2 = ToolCallReady("call_2", "f", '{"x":1}', provider_id="fc_1")
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["on a chain", "of a stateless service"])
+def test_two_calls_whose_items_have_one_id_are_two(keeps: bool) -> None:
+    first, second = done("function_call", id="fc_1", **CALL), done("function_call", id="fc_1", **SECOND)
+    end = finished(*[{"type": "function_call", "id": "fc_1", **call} for call in (CALL, SECOND)])
+    events = read(CREATED, first, second, first, second, end, keeps=keeps)
+    assert events[1:-1] == [READY, READY_2]
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["on a chain", "of a stateless service"])
+def test_a_call_whose_end_changes_its_id_is_one_call(keeps: bool) -> None:
+    begun = added("function_call", id="fc_1", **CALL | {"arguments": ""})
+    end = finished({"type": "function_call", "id": "fc_1", **CALL, "call_id": "call_9"})
+    ended = done("function_call", id="fc_1", **CALL | {"call_id": "call_9"})
+    assert read(CREATED, begun, ended, ended, end, keeps=keeps)[1:-1] == [ToolCallAnnounced("call_1", "f"), READY]
+
+
+def test_two_calls_whose_items_have_one_id_are_two_where_their_beginnings_are_told() -> None:
+    stream = [added("function_call", id="fc_1", **CALL | {"arguments": ""}), done("function_call", id="fc_1", **CALL)]
+    stream += [
+        added("function_call", id="fc_1", **SECOND | {"arguments": ""}),
+        done("function_call", id="fc_1", **SECOND),
+    ]
+    assert between(*stream) == [
+        ToolCallAnnounced("call_1", "f"),
+        READY,
+        ToolCallAnnounced("call_2", "f"),
+        READY_2,
+    ]
+
+
 def test_where_the_gateway_sends_the_calls_an_id_that_comes_again_or_not_at_all_is_made_unique() -> None:
     nameless = {"name": "f", "arguments": "{}"}
     events = read(

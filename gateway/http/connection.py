@@ -311,11 +311,11 @@ class Connection(HttpToolsProtocol):
     def _look(self) -> None:
         self._blocked, before = None, self._unread
         if 0 < before <= self.transport.get_write_buffer_size():
-            self._drop()
+            self.drop()
         else:
             self._watch()
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
         """Drops the unsent data too, which the system would keep for the peer otherwise."""
         connection = self.transport.get_extra_info("socket")
         if connection is not None:

@@ -24,6 +24,11 @@ _UNSENT_BYTES = 64 * 1024
 """What the system takes of a response before its peer has room for it. It takes more only when much of that has gone, and would
 keep megabytes for a slow reader, which then looks for a minute like one that reads nothing."""
 
+_LAST_SECONDS = 1.0
+"""What a peer gets, once the process ends, to read the rest of its response."""
+_GIVEN_UP_SECONDS = 3
+"""Then uvicorn cancels what still goes on, although its peer is gone."""
+
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -82,7 +87,7 @@ class HttpServer:
                 server_header=False,
                 proxy_headers=False,
                 backlog=_BACKLOG,
-                timeout_graceful_shutdown=1,
+                timeout_graceful_shutdown=_GIVEN_UP_SECONDS,
             )
         )
         keep_from_copies(self)
@@ -112,6 +117,13 @@ class HttpServer:
 
     def stop(self) -> None:
         self._server.should_exit = True
+        asyncio.get_running_loop().call_later(_LAST_SECONDS, self._drop_connections)
+
+    def _drop_connections(self) -> None:
+        """Wakes a response that waits for its peer to read: uvicorn would cancel it, and log that as an error."""
+        for connection in tuple(self._server.server_state.connections):
+            if isinstance(connection, Connection):
+                connection.drop()
 
 
 class Signals:

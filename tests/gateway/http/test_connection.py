@@ -1,6 +1,7 @@
 """Slow, incomplete and malformed requests: raw bytes to a real server, which keeps working."""
 
 import asyncio
+import logging
 import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -590,3 +591,22 @@ async def test_a_retiring_process_does_not_wait_for_data_after_a_last_answer() -
         await peer.say(LAST[0] + b"Content-Length: 8388608\r\n\r\n")
         assert await peer.answer() == (413, 1)
         await refused(peer)
+
+
+async def test_an_ending_process_drops_a_peer_that_reads_nothing_and_logs_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    begun = asyncio.Event()
+
+    async def goes_on(scope: Scope, receive: Receive, send: Send) -> None:
+        await _streams_a_lot_and_gives_up(scope, receive, send)
+        begun.set()
+        await send({"type": "http.response.body", "body": b"x"})
+
+    async with _serving(goes_on) as (server, peer):
+        peer.stop_reading()
+        await peer.say(GET)
+        await soon(begun.wait())
+        server.stop()
+        await peer.dropped()
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []

@@ -112,14 +112,14 @@ class EventResponse:
         self._open = True
         self._in_pieces = asyncio.Lock()
         """Held while a batch goes out in pieces: no comment may stand in the middle of an event."""
-        self._rest = b""
+        self._rest = memoryview(b"")
         """What is left of a batch of which some has gone out."""
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._respond(receive, send)
             if self._end is not _End.CLIENT:
-                await self._send(send, {"type": "http.response.body", "body": self._rest + self._last()})
+                await self._send(send, {"type": "http.response.body", "body": bytes(self._rest) + self._last()})
         except _Stuck:
             pass
         finally:
@@ -168,10 +168,11 @@ class EventResponse:
         """A reader that takes some of it in time is not one that takes nothing."""
         sending.begin()
         async with self._in_pieces:
-            while batch:
+            rest = memoryview(batch)
+            while rest:
                 sending.begin()
-                await send({"type": "http.response.body", "body": batch[:_PIECE], "more_body": True})
-                self._rest = batch = batch[_PIECE:]
+                await send({"type": "http.response.body", "body": bytes(rest[:_PIECE]), "more_body": True})
+                self._rest = rest = rest[_PIECE:]
                 # What one step of the event loop writes goes out as one.
                 await asyncio.sleep(0)
         sending.end()

@@ -28,7 +28,8 @@ class BackgroundService(ResponsesService):
         earlier events. A backend that was itself interrupted also sends all events again. The core knows which output
         was already shown. A stream that ends before its response, or is not kept, says nothing of the response, which is
         then asked for."""
-        parser, pending = self._parser(self.continuation(request, call), request.items), self.response_id(call)
+        parser = self._parser(self.continuation(request, call), request.items, request.state)
+        pending = self.response_id(call)
         opening = self._http.stream(self._address(RESPONSES, pending, query="stream=true"), handle=pending)
         begun = False
         try:

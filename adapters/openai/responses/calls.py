@@ -4,8 +4,10 @@ chain, and the id of a call that goes back into a backend's chain is the backend
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2s
+from types import MappingProxyType
 
 from adapters.http.failures import Failures
 from adapters.openai.responses import wire
@@ -13,6 +15,8 @@ from gateway.a2a.model import Part
 from gateway.ports import adapter as port
 
 _log = logging.getLogger(__name__)
+
+NOTHING_ANSWERED: Mapping[str, str | None] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -25,16 +29,20 @@ class _Call:
 
 
 class ResponseCalls:
-    """`chained` says that the backend keeps the calls, and takes outputs only under its own ids. `answered` are the ids of
-    the calls whose outputs went out with the request. `cut` says that some call is not whole."""
+    """`chained` says that the backend keeps the calls, and takes outputs only under its own ids. `answered` are the calls whose
+    outputs went out with the request, with their digests where these are known. `cut` says that some call is not whole.
+    `digests` are those of the calls that wait for an output, by the backend's id of the call."""
 
-    def __init__(self, failures: Failures, *, chained: bool, answered: Collection[str] = ()) -> None:
+    def __init__(
+        self, failures: Failures, *, chained: bool, answered: Mapping[str, str | None] = NOTHING_ANSWERED
+    ) -> None:
         self.cut = False
+        self.digests: dict[str, str] = {}
         self._ids: set[str] = set()
         """The ids of the events."""
         self._failures = failures
         self._chained = chained
-        self._answered = frozenset(answered) if chained else frozenset()
+        self._answered = answered if chained else NOTHING_ANSWERED
         self._open: dict[str, _Call] = {}
         """Announced calls, by the key of their item."""
         self._of_client: dict[str, _Call] = {}
@@ -112,7 +120,8 @@ class ResponseCalls:
         arguments = _arguments(item)
         if self._nameless:
             self._name(item)
-        if item.call_id in self._answered:
+        digest = _digest(item)
+        if self._answered.get(item.call_id or "", "another") in (digest, None):
             _log.warning("a response reports a call again whose output it was given; the call is not run again")
             return
         call = self._of_client.get(item.call_id or "")
@@ -125,6 +134,8 @@ class ResponseCalls:
         call = call or self._begin(item)
         call.item, call.arguments = item, arguments
         self._of_item[item.key] = item.call_id
+        if self._chained and item.call_id:
+            self.digests[item.call_id] = digest
         self.cut = self.cut or item.status == "incomplete"
         yield port.ToolCallReady(call.call_id, item.tool, arguments, provider_id=item.id)
         self._unanswered.setdefault(item.call_id or "", []).append(call.call_id)
@@ -144,6 +155,7 @@ class ResponseCalls:
         """The backend answers a call that looked like the client's, perhaps before the end of the call."""
         waiting = self._unanswered.get(item.call_id or "")
         if waiting:
+            self.digests.pop(item.call_id or "", None)
             yield port.ToolResultReady(waiting.pop(0), "" if item.output is None else item.output)
         else:
             self._unmatched.append(item)
@@ -188,3 +200,8 @@ class ResponseCalls:
 
 def _arguments(item: wire.ResponseItem) -> str:
     return item.arguments if item.arguments is not None else item.input or ""
+
+
+def _digest(item: wire.ResponseItem) -> str:
+    """Of the tool and the arguments: of two calls with one id, a repetition has the same."""
+    return blake2s(f"{item.tool}\0{_arguments(item)}".encode(errors="replace"), digest_size=8).hexdigest()

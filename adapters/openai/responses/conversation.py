@@ -71,7 +71,7 @@ class ConversationAdapter(ResponsesService):
             return None
         held, added = found
         answer = {"status": "completed", "output": added}
-        parser = self._parser(InConversation(handle), request.items)
+        parser = self._parser(InConversation(handle), request.items, request.state)
         return Tail(held, self._events_of(answer, parser) if added else ())
 
     async def _newest(self, handle: str) -> tuple[list[Json], bool]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from adapters.openai import encoding
+from adapters.openai.responses.wire import WAITING
 from gateway.a2a.model import Json, Part
 from gateway.ports.conversation import AssistantItem, CallItem, Item, OpaqueItem, OutputItem, ReasoningItem, UserItem
 from gateway.ports.tools import ToolDeclaration
@@ -25,9 +26,12 @@ def encode_input(items: Sequence[Item]) -> list[Json]:
     return [encoded for item in items if (encoded := _item(item, ids, fresh)) is not None]
 
 
-def answered_calls(items: Iterable[Item]) -> frozenset[str]:
-    """The ids of the calls whose outputs these items of a request bring."""
-    return frozenset(item.call_id for item in items if isinstance(item, OutputItem) and item.approved is None)
+def answered_calls(items: Iterable[Item], state: Json = None) -> dict[str, str | None]:
+    """The calls whose outputs these items of a request bring, with the digests that the state of the last call has."""
+    known = state.get(WAITING) if isinstance(state, dict) else None
+    digests = known if isinstance(known, dict) else {}
+    answered = (item.call_id for item in items if isinstance(item, OutputItem) and item.approved is None)
+    return {each: digest if isinstance(digest := digests.get(each), str) else None for each in answered}
 
 
 def _fresh_decisions(items: Sequence[Item]) -> frozenset[str]:

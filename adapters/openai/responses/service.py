@@ -197,11 +197,11 @@ class ResponsesService(OpenAIService):
         offered = self._offer.fields(request.tools if self._wire.declares_tools else ())
         body = offered | {"input": encode_input(request.items)} | continuation.fields | _session(request.state)
         opening = self._http.stream(self._url, msgspec.json.encode(body), handle=continuation.handle)
-        return self._events(opening, self._parser(continuation, request.items))
+        return self._events(opening, self._parser(continuation, request.items, request.state))
 
-    def _parser(self, continuation: Continuation, items: Sequence[Item] = ()) -> ResponseParser:
-        """The parser of the response to a request with these items."""
-        return ResponseParser(self._failures, continuation, answered_calls(items))
+    def _parser(self, continuation: Continuation, items: Sequence[Item] = (), state: Json = None) -> ResponseParser:
+        """The parser of the response to a request with these items, and with the state of the call before it."""
+        return ResponseParser(self._failures, continuation, answered_calls(items, state))
 
     async def _events(self, opening: EventStream, parser: ResponseParser) -> AsyncGenerator[AdapterEvent, None]:
         try:

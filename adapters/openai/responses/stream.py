@@ -5,7 +5,7 @@ Source: OpenAI API description 2.3.0, schema `ResponseStreamEvent`; captures of 
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from adapters.http.failures import Failures
 from adapters.http.sse import DONE
 from adapters.openai.responses import wire
-from adapters.openai.responses.calls import ResponseCalls
+from adapters.openai.responses.calls import NOTHING_ANSWERED, ResponseCalls
 from adapters.openai.responses.continuation import Continuation
 from adapters.openai.responses.items import StreamedItems
 from adapters.openai.responses.messages import ResponseMessages
@@ -25,11 +25,17 @@ _log = logging.getLogger(__name__)
 
 
 class ResponseParser:
-    """One response to a request with this `continuation`, which brought the outputs of the calls `answered`. `receive`
+    """One response to a request with this `continuation`, which brought the outputs of the calls `answered` (as for
+    `ResponseCalls`). `receive`
     takes the data of every event until the parser has `ended`. `usage` is the report of tokens, also of a response that
     failed. `repeated` is the number of events that were taken for repetitions by their number."""
 
-    def __init__(self, failures: Failures, continuation: Continuation, answered: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        failures: Failures,
+        continuation: Continuation,
+        answered: Mapping[str, str | None] = NOTHING_ANSWERED,
+    ) -> None:
         self.ended = False
         self.usage: Json = None
         self.repeated = 0
@@ -155,10 +161,19 @@ class ResponseParser:
             self._continuation.handle_of(response) or (response.id if response.store else None),
             usage=response.usage,
             finish=finish,
-            state=_state(self._continuation.state(self._last_item), response.agent_session_id),
+            state=self._state(response.agent_session_id),
             stored=response.store,
         )
         return (*events, completed)
+
+    def _state(self, session: str | None) -> Json:
+        """None where there is nothing to keep."""
+        state: dict[str, Json] = dict(self._continuation.state(self._last_item) or {})
+        if session is not None:
+            state[wire.SESSION] = session
+        if self._calls.digests:
+            state[wire.WAITING] = {**self._calls.digests}
+        return state or None
 
     def _finish(self, event: wire.Event, response: wire.Response) -> str | None:
         """None for a complete answer, else why it is not complete. Raises: AdapterError for a response that failed."""
@@ -326,8 +341,3 @@ class ResponseParser:
         "response.cancelled": _closed,
         "error": _failed,
     }
-
-
-def _state(state: dict[str, Json] | None, session: str | None) -> Json:
-    """None where there is nothing to keep."""
-    return state if session is None else {**(state or {}), wire.SESSION: session}

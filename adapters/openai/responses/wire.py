@@ -184,6 +184,8 @@ class _Incomplete(msgspec.Struct):
 
 SESSION = "agent_session_id"
 """The sandbox of a hosted agent of Foundry."""
+WAITING = "waiting_calls"
+"""What the adapter's state has of the calls that wait for an output: a digest by the id of each."""
 
 
 class Response(Echo):

@@ -16,6 +16,7 @@ from gateway.ports.adapter import (
     ErrorClass,
     ServiceRequest,
     TextDelta,
+    ToolCallReady,
 )
 from gateway.ports.capabilities import (
     CanFetch,
@@ -92,6 +93,19 @@ async def test_a_response_that_failed_brings_its_tokens(server: ResponsesServer,
 
 
 # --- in a conversation ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["a chain", "a conversation"])
+async def test_82_a_service_that_counts_its_calls_anew_in_each_response_gets_an_output_for_each(
+    kept: bool, server: ResponsesServer, start: Start, build: Build
+) -> None:
+    adapter = build(factory, await start(server), conversation=kept)
+    server.script = plays(Call("f", '{"x":1}', "call_0"))
+    first = await finished(adapter, "Hi")
+    server.script = plays(Call("f", '{"x":2}', "call_0"))
+    items = (OutputItem("call_0", "one"),)
+    events = await collect(adapter, request("Hi", handle=first.handle, state=first.state, items=items))
+    assert [event.arguments for event in events if isinstance(event, ToolCallReady)] == ['{"x":2}']
 
 
 async def test_31_every_request_names_the_conversation_with_new_input_alone_and_instructions_and_tools_again(

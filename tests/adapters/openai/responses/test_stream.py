@@ -2,9 +2,10 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -42,7 +43,7 @@ COMPLETED: Event = {"type": "response.completed", "response": {"id": "resp_1", "
 
 
 def read(
-    *stream: Event | bytes, keeps: bool = True, handle: str | None = None, answered: Sequence[str] = ()
+    *stream: Event | bytes, keeps: bool = True, handle: str | None = None, answered: Mapping[str, str | None] = {}
 ) -> list[AdapterEvent]:
     """The events of a stream, which must end by itself."""
     reading = ResponseParser(OpenAIFailures(()), Chain(handle, keeps=keeps), answered)
@@ -57,7 +58,9 @@ def read(
 def between(*stream: Event | bytes) -> list[AdapterEvent]:
     """The adapter events of `events` between the first and the last event of a plain stream."""
     first, *events, last = read(CREATED, *stream, COMPLETED)
-    assert (first, last) == (CallStarted("resp_1"), CallCompleted("resp_1"))
+    assert first == CallStarted("resp_1")
+    assert isinstance(last, CallCompleted)
+    assert msgspec.structs.replace(last, state=None) == CallCompleted("resp_1")
     return events
 
 
@@ -103,7 +106,7 @@ def test_agentserver_calls_a_tool_of_the_client() -> None:
         ToolCallAnnounced("call_1", "get_weather"),
         ToolCallArguments("call_1", '{"city": "Oslo"}'),
         ToolCallReady("call_1", "get_weather", '{"city": "Oslo"}', provider_id="fc_1"),
-        CallCompleted("caresp_1"),
+        CallCompleted("caresp_1", state={"waiting_calls": {"call_1": "31d75955c904cb46"}}),
     ]
 
 
@@ -1055,9 +1058,41 @@ def test_on_a_chain_a_call_whose_output_the_response_was_given_is_not_told_again
 ) -> None:
     other = {"type": "response.output_item.done", "item": CALL_2}
     with caplog.at_level(logging.WARNING):
-        events = read(CREATED, other, *again, answered=("call_1",))
+        events = read(CREATED, other, *again, answered={"call_1": None})
     assert events[1:-1] == [ToolCallReady("call_2", "f", "{}", provider_id="fc_2")]
     assert caplog.messages == ["a response reports a call again whose output it was given; the call is not run again"]
+
+
+def waiting_calls(*stream: Event) -> dict[str, str | None]:
+    """What the state of a response to these events has of its calls."""
+    last = read(CREATED, *stream, COMPLETED)[-1]
+    assert isinstance(last, CallCompleted)
+    assert isinstance(last.state, dict)
+    return dict(last.state["waiting_calls"])
+
+
+def test_on_a_chain_the_id_of_an_answered_call_with_other_arguments_is_a_new_call() -> None:
+    """A server may count its calls anew in each response."""
+    answered = waiting_calls(done("function_call", id="fc_1", **CALL))
+    events = read(CREATED, done("function_call", id="fc_9", **OTHER), COMPLETED, answered=answered)
+    assert events[1:-1] == [ToolCallReady("call_1", "f", '{"x":1}', provider_id="fc_9")]
+
+
+def test_on_a_chain_the_id_of_an_answered_call_of_another_tool_is_a_new_call() -> None:
+    answered = waiting_calls(done("function_call", id="fc_1", **CALL))
+    events = read(CREATED, done("function_call", id="fc_9", **CALL | {"name": "g"}), COMPLETED, answered=answered)
+    assert events[1:-1] == [ToolCallReady("call_1", "g", "{}", provider_id="fc_9")]
+
+
+def test_on_a_chain_an_answered_call_that_comes_again_under_another_item_id_is_no_other_call() -> None:
+    answered = waiting_calls(done("function_call", id="fc_1", **CALL))
+    events = read(CREATED, done("function_call", id="fc_9", **CALL), COMPLETED, answered=answered)
+    assert events[1:-1] == []
+
+
+def test_a_call_that_its_backend_answers_waits_for_nothing() -> None:
+    output = done("function_call_output", id="fco_1", call_id="call_1", output="3C")
+    assert read(CREATED, done("function_call", id="fc_1", **CALL), output, COMPLETED)[-1] == CallCompleted("resp_1")
 
 
 def test_two_calls_without_ids_are_not_one_that_gets_its_id_later() -> None:
@@ -1067,7 +1102,7 @@ def test_two_calls_without_ids_are_not_one_that_gets_its_id_later() -> None:
 
 
 def test_where_the_gateway_sends_the_calls_an_id_of_an_earlier_response_is_a_new_call() -> None:
-    events = read(CREATED, done("function_call", id="fc_1", **CALL), COMPLETED, keeps=False, answered=("call_1",))
+    events = read(CREATED, done("function_call", id="fc_1", **CALL), COMPLETED, keeps=False, answered={"call_1": None})
     assert events[1:-1] == [READY]
 
 
@@ -1134,7 +1169,9 @@ def test_a_call_whose_end_is_in_the_finished_response_alone_is_open_all_the_same
 @pytest.mark.parametrize(("status", "finish"), [("completed", None), ("incomplete", "incomplete")])
 def test_an_answer_with_a_call_that_is_not_whole_is_not_whole(status: str, finish: str | None) -> None:
     *events, end = read(CREATED, done("function_call", id="fc_1", **CALL | {"status": status}), COMPLETED)
-    assert (events[1:], end) == ([READY], CallCompleted("resp_1", finish=finish))
+    assert events[1:] == [READY]
+    assert isinstance(end, CallCompleted)
+    assert end.finish == finish
 
 
 # --- consent at a third party

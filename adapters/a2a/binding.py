@@ -66,7 +66,7 @@ class HttpBinding:
             async for batch in stream:
                 found: list[StreamResponse] = []
                 try:
-                    found.extend(self._event(data, handle) for data in batch)
+                    found.extend(event for data in batch if (event := self._event(data, handle)) is not None)
                 except AdapterError:
                     # What came before the error counts.
                     yield found
@@ -75,7 +75,8 @@ class HttpBinding:
                     stream.answered = True
                 yield found
 
-    def _event(self, data: bytes, handle: str | None) -> StreamResponse:
+    def _event(self, data: bytes, handle: str | None) -> StreamResponse | None:
+        """None for an event of a kind that no version of A2A has. Raises: AdapterError."""
         raise NotImplementedError
 
     async def _document(self, method: str, url: str, body: bytes | None, handle: str | None) -> bytes:

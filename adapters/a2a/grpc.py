@@ -26,7 +26,7 @@ from gateway.a2a import model, nesting
 from gateway.a2a.errors import ParseError
 from gateway.a2a.model import Json, StreamResponse, Task, Wire
 from gateway.a2a.wire import answers, v1_0_proto
-from gateway.a2a.wire.answers import Unreadable
+from gateway.a2a.wire.answers import UnknownKind, Unreadable
 from gateway.a2a.wire.protobuf import Message
 from gateway.grpc.status import details_of
 from gateway.ports.adapter import AdapterError, ErrorClass
@@ -93,6 +93,8 @@ class GrpcBinding:
                     return
                 limit, begun = self._timeouts.between_bytes, True
                 found = self._event(payload)
+                if found is None:
+                    continue
                 yield [found]
                 if ends(found):
                     return
@@ -104,7 +106,10 @@ class GrpcBinding:
             call.cancel()
 
     async def send(self, request: model.SendMessageRequest, *, handle: str | None = None) -> StreamResponse:
-        return self._event(await self._unary("SendMessage", request, handle))
+        found = self._event(await self._unary("SendMessage", request, handle))
+        if found is None:
+            raise self._failures.error(ErrorClass.CONTRACT_BROKEN, "the answer is neither a task nor a message")
+        return found
 
     async def task(self, request: OfTask, *, handle: str | None = None) -> Task:
         payload = await self._unary(OPERATIONS[type(request)], request, handle)
@@ -150,10 +155,13 @@ class GrpcBinding:
                 self._channel = insecure_channel(target, options)
         return self._channel
 
-    def _event(self, payload: bytes) -> StreamResponse:
+    def _event(self, payload: bytes) -> StreamResponse | None:
+        """None for one of a kind that this version of A2A does not have."""
         found = self._as(StreamResponse, self._decoded(v1_0_proto.STREAM_RESPONSE, payload))
         try:
             return answers.checked(found)
+        except UnknownKind:
+            return None
         except Unreadable as error:
             raise self._failures.error(ErrorClass.CONTRACT_BROKEN, str(error)) from error
 

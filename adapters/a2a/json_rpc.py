@@ -9,7 +9,7 @@ from adapters.http.client import HttpClient
 from gateway.a2a import model
 from gateway.a2a.model import Json, StreamResponse, Task, Wire
 from gateway.a2a.wire import answers
-from gateway.a2a.wire.answers import RpcError, Unreadable
+from gateway.a2a.wire.answers import RpcError, UnknownKind, Unreadable
 from gateway.a2a.wire.v0_3 import calls as v0_3
 from gateway.ports.adapter import AdapterError, ErrorClass
 
@@ -53,9 +53,11 @@ class JsonRpc(HttpBinding):
             call |= {"method": v0_3.METHODS[operation], "params": v0_3.params(request)}
         return _encoder.encode(call)
 
-    def _event(self, data: bytes, handle: str | None) -> StreamResponse:
+    def _event(self, data: bytes, handle: str | None) -> StreamResponse | None:
         try:
             found = answers.rpc_event(data)
+        except UnknownKind:
+            return None
         except Unreadable as error:
             raise self._unreadable(error) from error
         if isinstance(found, RpcError):

@@ -9,7 +9,7 @@ from adapters.a2a.binding import Events, HttpBinding, OfTask, Streaming
 from gateway.a2a import model
 from gateway.a2a.model import StreamResponse, Task
 from gateway.a2a.wire import answers
-from gateway.a2a.wire.answers import Unreadable
+from gateway.a2a.wire.answers import UnknownKind, Unreadable
 from gateway.ports.adapter import ErrorClass
 
 _encoder = msgspec.json.Encoder()
@@ -43,13 +43,15 @@ class Rest(HttpBinding):
     def _address(self, tenant: str | None, path: str) -> str:
         return f"{self._url}/{path}" if tenant is None else f"{self._url}/{_segment(tenant)}/{path}"
 
-    def _event(self, data: bytes, handle: str | None) -> StreamResponse:
+    def _event(self, data: bytes, handle: str | None) -> StreamResponse | None:
         try:
             return answers.response(data)
         except Unreadable as error:
             refused = self._failures.in_stream(data, handle=handle)
             if refused is not None:
                 raise refused from error
+            if isinstance(error, UnknownKind):
+                return None
             raise self._failures.error(ErrorClass.CONTRACT_BROKEN, str(error)) from error
 
 

@@ -1,8 +1,8 @@
 """The answers of other agents as values of the model, from the JSON of A2A 1.0, of 0.3, and of servers that mix the two.
 
 Law: what two versions write in two ways is read in either, because the version that an agent says is not always the one that
-it writes; what no version allows is refused. Sources: A2A 1.0, sections 4 and 5.5; A2A 0.3.0, section 6; langgraph-api 0.16.7,
-whose updates of 1.0 have the `kind` of 0.3 and no envelope.
+it writes; what no version allows is refused, but for events of a kind that no version has. Sources: A2A 1.0, sections 4, 5.5;
+A2A 0.3.0, section 6; langgraph-api 0.16.7, whose updates of 1.0 have the `kind` of 0.3 and no envelope.
 """
 
 from collections.abc import Mapping
@@ -23,6 +23,10 @@ T = TypeVar("T")
 
 class Unreadable(ValueError):
     """The answer is not what A2A allows; the text says where, without the answer's own words."""
+
+
+class UnknownKind(Unreadable):
+    """An object that is none of the four. A later version of A2A may have events of a fifth kind."""
 
 
 class RpcError(Wire, frozen=True):
@@ -194,7 +198,9 @@ def checked(found: StreamResponse) -> StreamResponse:
     """The same value, which was made of protobuf. Raises: Unreadable where it has no content that can be used."""
     if _has_content(found):
         return found
-    raise Unreadable("neither a task nor a message nor an update, or a part without content")
+    if found == StreamResponse():
+        raise UnknownKind("neither a task nor a message nor an update")
+    raise Unreadable("a part without content")
 
 
 def _has_content(found: StreamResponse) -> bool:
@@ -243,7 +249,7 @@ def _tolerant(body: bytes) -> StreamResponse:
         if inner is not UNSET and found.kind is None:
             return _of(name, bytes(inner))
     if found.kind not in _KINDS:
-        raise Unreadable(f"an answer of the kind {echo(found.kind)}")
+        raise UnknownKind(f"an answer of the kind {echo(found.kind)}")
     return _of(_KINDS[found.kind], body)
 
 

@@ -1,6 +1,7 @@
 """The A2A adapter in front of an emulated agent: errors first, then turns, waiting tasks, and tasks without a listener."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -120,10 +121,24 @@ async def test_an_error_in_the_stream_counts_behind_what_came_before_it(agent: A
     assert seen[1:] == [TextDelta("par")]
 
 
-@pytest.mark.parametrize("broken", [b"data: {}\n\n", b"data: <html>\n\n", b'data: {"result": {"kind": "poem"}}\n\n'])
+@pytest.mark.parametrize("broken", [b"data: {}\n\n", b"data: <html>\n\n", b'data: {"result": {"task": {}}}\n\n'])
 async def test_an_event_that_is_none_of_a2a_breaks_the_contract(agent: A2AAgent, reach: Reach, broken: bytes) -> None:
     agent.script = plays(Raw(broken), NoTerminal())
     assert (await failure(await reach(agent))).kind is ErrorClass.CONTRACT_BROKEN
+
+
+@pytest.mark.parametrize("result", [{}, {"kind": "poem"}, {"poem": {"taskId": "t"}}, {"metadata": {}}])
+async def test_an_event_of_a_kind_that_no_version_has_is_passed_over(
+    agent: A2AAgent, reach: Reach, result: dict[str, Any]
+) -> None:
+    event = b"data: %b\n\n" % json.dumps({"jsonrpc": "2.0", "id": "1", "result": result}).encode()
+    agent.script = plays(Raw(event), Say("Hello"))
+    assert text(await turn(await reach(agent), "Hi")) == "Hello"
+
+
+async def test_a_stream_of_nothing_but_events_of_no_known_kind_is_interrupted(agent: A2AAgent, reach: Reach) -> None:
+    agent.script = plays(Raw(b'data: {"jsonrpc":"2.0","id":"1","result":{"kind":"poem"}}\n\n'), Cut())
+    assert (await failure(await reach(agent))).kind is ErrorClass.INTERRUPTED
 
 
 async def test_a_busy_agent_names_the_time_to_come_back(agent: A2AAgent, reach: Reach) -> None:

@@ -138,12 +138,21 @@ async def test_a_call_that_breaks_off_behind_its_beginning_is_interrupted(reach:
     assert error.kind is ErrorClass.INTERRUPTED
 
 
-@pytest.mark.parametrize("payload", [b"\xff\xff", b"", event(task={"id": "t"})])
+@pytest.mark.parametrize("payload", [b"\xff\xff", event(task={"id": "t"})])
 async def test_a_message_that_is_none_of_a2a_breaks_the_contract(reach: Reach, payload: bytes) -> None:
     async def behaviour(_: bytes, __: Context) -> AsyncIterator[bytes]:
         yield payload
 
     assert (await failure(await reach(behaviour))).kind is ErrorClass.CONTRACT_BROKEN
+
+
+async def test_a_message_of_a_kind_that_no_version_has_is_passed_over(reach: Reach) -> None:
+    async def behaviour(_: bytes, __: Context) -> AsyncIterator[bytes]:
+        yield b"\x7a\x02hi"  # field 15, which StreamResponse does not have
+        yield event(task=TASK)
+        yield event(statusUpdate={"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_FAILED"}})
+
+    assert (await failure(await reach(behaviour))).kind is ErrorClass.BACKEND_FAILED
 
 
 async def test_an_agent_that_says_nothing_is_not_waited_for_for_ever(reach: Reach) -> None:

@@ -128,11 +128,12 @@ class _Place(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=1024)
 def _place(path: str) -> _Place:
     segments = path[len(_BELOW) :].split("/")
+    # Behind `tasks/` stands an id, which is empty there, so that this is no list of tasks.
+    operation = _operation(segments)
     if segments[-1] == "":
         segments.pop()
     if "" in segments:
         return _Place("nothing")
-    operation = _operation(segments)
     match segments:
         case _ if operation is not None:
             named, found = operation

@@ -87,6 +87,18 @@ def idempotency_key(call: OperationCall, message: Message) -> IdempotencyKey | N
     return IdempotencyKey("message_id", message.message_id) if policy == "message_id" else None
 
 
+def repeated_by(call: OperationCall) -> str | None:
+    """What makes the message of this call the same where it is sent again; None where it would be another one."""
+    match call.agent.policies.idempotency:
+        case "off":
+            return None
+        case _ if call.idempotency_key is not None:
+            return "Idempotency-Key"
+        case "message_id":
+            return "messageId"
+    return None
+
+
 def digest(message: Message) -> str:
     """The digest of the message without its id."""
     return hashlib.sha256(_canonical.encode(replace(message, message_id=""))).hexdigest()

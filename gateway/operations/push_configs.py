@@ -116,6 +116,8 @@ class PushConfigs(msgspec.Struct):
         place = "" if message is None else _IN_MESSAGE
         if message is not None and config.task_id and config.task_id != message.task_id:
             raise invalid(f"{place}taskId", "must be left out: the configuration is for the task of the message")
+        if "/" in (config.id or ""):
+            raise invalid(f"{place}id", "must not contain a slash: HTTP+JSON could not name it")
         target = await self._check(f"{place}url", config.url)
         scheme = config.authentication.scheme if config.authentication else None
         credentials = config.authentication.credentials if config.authentication else None

@@ -30,7 +30,7 @@ from gateway.ledger.turns import Replay
 from gateway.operations import page_tokens
 from gateway.operations.accept import MessageIntake
 from gateway.operations.call import EventStream, OperationCall, draining
-from gateway.operations.incoming import read_message
+from gateway.operations.incoming import read_message, repeated_by
 from gateway.operations.long_poll import LongPolls
 from gateway.operations.paused_turns import OnStored, PausedTurns
 from gateway.operations.push_configs import MAX_CONFIGS, PushConfigs
@@ -42,10 +42,6 @@ _PAGE_SIZE = 50
 _PAGE_BYTES = 2**22 - 2**12
 """A page ends with the task that brings it to this size. Default clients of gRPC take 4 MiB, with the token."""
 _CANCEL_ATTEMPTS = 3
-_NOT_WAITED_FOR = (
-    "The message was accepted, but its answer is not waited for here any more; sent again under the same "
-    "Idempotency-Key, it gets the answer."
-)
 
 
 class Operations:
@@ -102,7 +98,7 @@ class Operations:
             try:
                 await self._drain.before_over(run.done)
             except DrainOver:
-                raise _unanswered(task_id) from None
+                raise _unanswered(call, task_id) from None
             if run.live.status.state in TERMINAL | INTERRUPTED:
                 return model.SendMessageResponse(task=_snapshot(call, run, history))
         try:
@@ -111,7 +107,7 @@ class Operations:
             if isinstance(accepted, Replay):
                 raise
             # Whoever hears that the storage is away may take the message for refused.
-            raise _unanswered(task_id) from error
+            raise _unanswered(call, task_id) from error
 
     async def _accept(
         self, call: OperationCall, request: model.SendMessageRequest, on_stored: OnStored | None = None
@@ -208,7 +204,7 @@ class Operations:
             try:
                 reply = await self._drain.before_over(run.response)
             except DrainOver:
-                raise _unanswered() from None
+                raise _unanswered(call) from None
             if reply is not None or run.public:
                 return reply
         else:
@@ -217,7 +213,7 @@ class Operations:
                 return None
             if record.state in TERMINAL:
                 return record.status_message
-        raise _unanswered()
+        raise _unanswered(call)
 
     async def _wait_remote(self, call: OperationCall, task_id: str, *, for_end: bool) -> TaskRecord | None:
         """The task of a turn of another process, when the turn has ended, without `for_end` already when its caller may know
@@ -240,7 +236,7 @@ class Operations:
         finally:
             await stream.aclose()
         if for_end and self._drain.is_set() and not stream.ended:
-            raise _unanswered(task_id if record.visible else None)
+            raise _unanswered(call, task_id if record.visible else None)
         return await self._ledger.task(call.caller, call.agent.name, task_id)
 
     # --- tasks
@@ -426,6 +422,16 @@ def _snapshot(call: OperationCall, run: TurnRun, history_length: int | None = No
     return call.shown(run.live.snapshot(history_length=history_length), run.live.journal.number)
 
 
-def _unanswered(task_id: str | None = None) -> A2AError:
+def _unanswered(call: OperationCall, task_id: str | None = None) -> A2AError:
     """`task_id` is that of the task which the message has, where its caller may know it."""
-    return Unanswered(_NOT_WAITED_FOR, metadata=None if task_id is None else {"taskId": task_id})
+    known_by = repeated_by(call)
+    if known_by is not None:
+        then = f"Sent again with the same {known_by}, it gets the answer."
+    elif task_id is not None:
+        then = f"GetTask has the answer, in the task {task_id}."
+    else:
+        then = "Sent again it would be another message, since it has no Idempotency-Key."
+    return Unanswered(
+        f"The message was accepted, but its answer is not waited for here any more. {then}",
+        metadata=None if task_id is None else {"taskId": task_id},
+    )

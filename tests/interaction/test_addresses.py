@@ -44,6 +44,14 @@ async def test_rest_answers_below_agent_tenant_and_root(rest: Gateway, target: s
     assert asked(rest) == ["echo"]
 
 
+@pytest.mark.parametrize("target", ["/a2a/echo/tasks/", "/a2a/echo/tasks/t/pushNotificationConfigs/"])
+async def test_where_an_id_is_empty_no_list_is_returned(rest: Gateway, target: str) -> None:
+    answer = await rest.request("GET", target)
+
+    assert answer.status == 404
+    assert asked(rest) == []
+
+
 @pytest.mark.parametrize("target", ["/a2a/support", "/a2a/acme"])
 async def test_an_agent_answers_to_its_name_and_its_tenant(target: str) -> None:
     gateway = Gateway(JsonRpc(), ECHO, SUPPORT)

@@ -281,6 +281,14 @@ async def test_a_configuration_in_a_message_is_for_its_task(core: Core, push: Pu
         await core.operations.send_message(core.call(), request)
 
 
+async def test_a_configuration_with_a_slash_in_its_id_is_refused(core: Core, push: PushHarness) -> None:
+    """HTTP+JSON takes no encoded slash in an address."""
+    task = (await core.send("hello")).id
+    config = TaskPushNotificationConfig(task_id=task, id="a/b", url=URL)
+    with pytest.raises(InvalidParams, match="id: must not contain a slash"):
+        await core.operations.create_push_config(core.call(), config)
+
+
 async def test_a_configuration_without_a_task_is_refused(core: Core, push: PushHarness) -> None:
     with pytest.raises(InvalidParams, match="taskId"):
         await core.operations.create_push_config(core.call(), TaskPushNotificationConfig(url=URL))

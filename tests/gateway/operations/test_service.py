@@ -193,6 +193,37 @@ async def _unanswered(core: Core) -> str:
     return caught.value.metadata["taskId"]
 
 
+@pytest.mark.parametrize(
+    ("key", "policies", "then"),
+    [
+        (None, {}, "GetTask has the answer, in the task TASK."),
+        ("k", {}, "Sent again with the same Idempotency-Key, it gets the answer."),
+        ("k", {"idempotency": "off"}, "GetTask has the answer, in the task TASK."),
+        (None, {"idempotency": "message_id"}, "Sent again with the same messageId, it gets the answer."),
+    ],
+)
+async def test_a_message_whose_answer_is_not_waited_for_is_told_how_to_get_it(
+    core: Core, key: str | None, policies: dict[str, Any], then: str
+) -> None:
+    pause = Pause()
+    core.agent(ScriptedAdapter(G, [pause, *says("a")]), **policies)
+
+    async def told() -> str:
+        with pytest.raises(Unanswered) as caught:
+            await core.send("hi", core.call(key=key))
+        return caught.value.message
+
+    async with asyncio.TaskGroup() as group:
+        sending = group.create_task(told())
+        await soon(pause.reached.wait())
+        core.drain.set()
+        core.drain.over.set()
+        words = await soon(sending)
+        pause.go.set()
+    [task] = (await core.list()).tasks
+    assert words.endswith(f"is not waited for here any more. {then.replace('TASK', task.id)}")
+
+
 async def test_a_caller_that_disconnects_stops_nothing_and_disturbs_no_other(core: Core) -> None:
     pause = Pause()
     core.agent(ScriptedAdapter(G, [TextDelta("a"), pause, *says("b")]))

@@ -6,6 +6,7 @@ Law: every stream sees the same numbers in the same order, each once; a stream t
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from typing import ClassVar
 
 import msgspec
 
@@ -196,6 +197,8 @@ class TaskStream(msgspec.Struct):
     _ready: list[Frame] | None
     _number: int
     _subscription: Subscription | None
+
+    may_end_at: ClassVar[int] = 0
 
     def __aiter__(self) -> "TaskStream":
         return self

@@ -219,7 +219,8 @@ class Pipeline:
         outcome = await self.perform(admitted, dialect, read, partial(while_connected, receive=receive), size=size)
         headers = ((dialect.extensions, ", ".join(outcome.extensions).encode()),) if outcome.extensions else ()
         if outcome.stream is not None:
-            return EventResponse(outcome.stream, envelope, self.streams, headers, outcome.on_revocation, dialect.event)
+            event = dialect.translation(outcome.stream.may_end_at)
+            return EventResponse(outcome.stream, envelope, self.streams, headers, outcome.on_revocation, event)
         result = outcome.result
         if result is None:
             body = envelope.empty

@@ -67,7 +67,14 @@ def draining() -> A2AError:
 
 
 class EventStream(Protocol):
-    """The events of one task. Iterating gives batches of frames and ends when the stream closes."""
+    """The events of one task. Iterating gives batches of frames and ends when the stream closes.
+
+    `may_end_at` is the number of the first event that it can end with, 0 where that is any: what asks before it has been
+    answered.
+    """
+
+    @property
+    def may_end_at(self) -> int: ...
 
     def __aiter__(self) -> AsyncIterator[list[Frame]]: ...
 

@@ -172,6 +172,10 @@ class CountedStream(msgspec.Struct, frozen=True):
     stream: EventStream
     slot: Slot
 
+    @property
+    def may_end_at(self) -> int:
+        return self.stream.may_end_at
+
     def __aiter__(self) -> AsyncIterator[list[Frame]]:
         return aiter(self.stream)
 

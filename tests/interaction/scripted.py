@@ -47,6 +47,8 @@ _PUSH = ("create_push_config", "get_push_config", "list_push_configs", "delete_p
 class ScriptedStream:
     """Gives its batches, then ends, raises, or stays open."""
 
+    may_end_at = 0
+
     def __init__(self, *batches: list[Frame], error: Exception | None = None, stays_open: bool = False) -> None:
         self._batches = batches
         self._error = error

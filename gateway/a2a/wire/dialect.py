@@ -45,7 +45,8 @@ class Dialect(msgspec.Struct, frozen=True):
     """`method` raises MethodNotFound; `decode` and `decode_query` give a request of the model and raise InvalidParams.
 
     `decode_query` reads a URL: the pairs of its query, and the fields (by proto name) of its path. `encode` writes a result.
-    `event` writes an event from its number and the line of the log; None: as it is logged. `code` is the JSON-RPC code of an
+    `event` writes an event from its number and the line of the log; None: as it is logged. `earlier_event` writes one of a turn
+    that had ended before the turn which a stream follows; None: as any other. `code` is the JSON-RPC code of an
     error. `extensions` is the header in which callers and the gateway name extensions. `refuses_in_stream` says that a caller
     of a streaming method reads nothing but a stream, also where it is refused. `in_list` is the number of bytes that a task
     takes in a list; None: about as many as it is stored in.
@@ -61,6 +62,14 @@ class Dialect(msgspec.Struct, frozen=True):
     extensions: bytes
     refuses_in_stream: bool = False
     in_list: Callable[[Task], int] | None = None
+    earlier_event: Callable[[int | None, bytes], bytes] | None = None
+
+    def translation(self, may_end_at: int) -> Callable[[int | None, bytes], bytes] | None:
+        """What writes the events of a stream that can end with an event of this number, and with no earlier one."""
+        event, earlier = self.event, self.earlier_event
+        if event is None or earlier is None or not may_end_at:
+            return event
+        return lambda number, payload: (event if number is None or number >= may_end_at else earlier)(number, payload)
 
 
 def line(value: object) -> bytes:

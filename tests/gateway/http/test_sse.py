@@ -65,6 +65,8 @@ class _Caller:
 
 
 class _OneBatch:
+    may_end_at = 0
+
     def __init__(self, *frames: Frame) -> None:
         self._frames = list(frames)
 

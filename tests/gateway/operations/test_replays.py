@@ -4,10 +4,13 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.errors import Busy, InvalidParams
+from gateway.a2a.wire.dialect import Dialect
+from gateway.a2a.wire.v0_3 import http_json, json_rpc
 from gateway.engine.fanout import StreamLimits
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.events import Frame
@@ -30,6 +33,7 @@ from tests.support.core import (
 )
 from tests.support.scripted import G, Pause, Script, ScriptedAdapter, says
 
+ASKS: Script = [CallCompleted(ending=Ending.INPUT_REQUIRED)]
 _PAGE = 64 * 1024
 _PIECE = 8 * 1024
 _LONG = 40
@@ -192,6 +196,26 @@ async def test_a_stream_that_ends_with_its_turn_replays_the_turns_before_it(core
     await core.send("2", task=task.id)
     read = await frames(await core.subscribe(task.id, replace(core.call(last=0), version="0.3")))
     assert read[1:] == logged(core.path, task.id)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "update"),
+    [(json_rpc.DIALECT, None), (http_json.DIALECT, "statusUpdate")],
+    ids=["JSON-RPC", "HTTP+JSON"],
+)
+@pytest.mark.parametrize("answers", [says("done"), ASKS], ids=["and the task has ended", "and the task asks again"])
+async def test_a_question_that_was_answered_is_not_final_for_a_client_of_0_3(
+    core: Core, answers: Script, dialect: Dialect, update: str | None
+) -> None:
+    core.agent(ScriptedAdapter(G, ASKS, answers))
+    task = await core.send("1")
+    await core.send("2", task=task.id)
+    stream = await core.subscribe(task.id, replace(core.call(last=0), version="0.3"))
+    event = dialect.translation(stream.may_end_at)
+    assert event is not None
+    told = [msgspec.json.decode(event(number, payload)) for number, payload in await frames(stream)]
+    finals = [(one[update] if update and update in one else one).get("final", False) for one in told]
+    assert finals == [False] * (len(told) - 1) + [True]
 
 
 async def test_a_log_that_is_deleted_between_two_pages_ends_its_stream_with_an_error(core: Core) -> None:

@@ -11,6 +11,7 @@ DIALECT = Dialect(
     decode_query=proto_requests.decode_query,
     encode=proto_results.encode,
     event=proto_results.event,
+    earlier_event=proto_results.earlier_event,
     code=code,
     extensions=json_rpc.DIALECT.extensions,
 )

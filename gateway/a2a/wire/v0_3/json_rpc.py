@@ -13,6 +13,7 @@ DIALECT = Dialect(
     decode_query=requests.decode_query,
     encode=results.encode,
     event=results.event,
+    earlier_event=results.earlier_event,
     code=code,
     extensions=b"x-a2a-extensions",
     refuses_in_stream=True,

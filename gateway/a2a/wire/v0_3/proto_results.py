@@ -6,11 +6,12 @@ have no word for goes into metadata.
 Source: A2A 0.3.0, section 7, and its `specification/grpc/a2a.proto`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 from gateway.a2a import model
-from gateway.a2a.model import Json, StreamResponse, TaskState, Wire
+from gateway.a2a.model import TERMINAL, Json, StreamResponse, TaskState, Wire
 from gateway.a2a.wire.dialect import line
 from gateway.a2a.wire.v0_3 import results
 from gateway.a2a.wire.v0_3.results import LAST, PushConfig, described, remembered, wrapped
@@ -137,11 +138,11 @@ def encode(result: Any) -> bytes:
             return results.encode(result)
 
 
-def _event(found: StreamResponse) -> _Response:
+def _event(found: StreamResponse, last: Collection[TaskState] = LAST) -> _Response:
     if found.artifact_update is not None:
         return _Response(artifact_update=_artifact_update(found.artifact_update))
     if found.status_update is not None:
-        return _Response(status_update=_status_update(found.status_update))
+        return _Response(status_update=_status_update(found.status_update, last))
     return _Response(
         task=None if found.task is None else _task(found.task),
         message=None if found.message is None else _message(found.message),
@@ -150,6 +151,7 @@ def _event(found: StreamResponse) -> _Response:
 
 event = remembered(_event)
 """An event of the log as an event of 0.3."""
+earlier_event = remembered(partial(_event, last=TERMINAL))
 
 
 def _artifact_update(update: model.TaskArtifactUpdateEvent) -> _ArtifactUpdate:
@@ -163,12 +165,12 @@ def _artifact_update(update: model.TaskArtifactUpdateEvent) -> _ArtifactUpdate:
     )
 
 
-def _status_update(update: model.TaskStatusUpdateEvent) -> _StatusUpdate:
+def _status_update(update: model.TaskStatusUpdateEvent, last: Collection[TaskState]) -> _StatusUpdate:
     return _StatusUpdate(
         task_id=update.task_id,
         context_id=update.context_id,
         status=_status(update.status),
-        final=update.status.state in LAST,
+        final=update.status.state in last,
         metadata=update.metadata,
     )
 

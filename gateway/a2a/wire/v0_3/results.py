@@ -4,8 +4,8 @@
 Source: A2A 0.3.0, sections 6 and 7.
 """
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Collection
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -156,7 +156,10 @@ def remembered(translate: Callable[[StreamResponse], Any]) -> Callable[[int | No
     return lambda _number, payload: short(payload) if len(payload) <= _REMEMBERED_BYTES else translated(payload)
 
 
-def of_event(found: StreamResponse) -> Task | Message | StatusUpdate | ArtifactUpdate:
+def of_event(
+    found: StreamResponse, last: Collection[TaskState] = LAST
+) -> Task | Message | StatusUpdate | ArtifactUpdate:
+    """`last` are the states of a final update."""
     if found.artifact_update is not None:
         update = found.artifact_update
         return ArtifactUpdate(
@@ -173,7 +176,7 @@ def of_event(found: StreamResponse) -> Task | Message | StatusUpdate | ArtifactU
             task_id=changed.task_id,
             context_id=changed.context_id,
             status=_status(changed.status),
-            final=changed.status.state in LAST,
+            final=changed.status.state in last,
             metadata=changed.metadata,
         )
     if found.message is not None:
@@ -184,6 +187,7 @@ def of_event(found: StreamResponse) -> Task | Message | StatusUpdate | ArtifactU
 
 
 event = remembered(of_event)
+earlier_event = remembered(partial(of_event, last=TERMINAL))
 """An event of the log as an event of 0.3."""
 
 

@@ -20,6 +20,7 @@ RUN SETUPTOOLS_SCM_PRETEND_VERSION="$VERSION" /opt/uv/bin/uv sync --locked --no-
 
 FROM ${PYTHON_IMAGE}
 ENV PATH=/opt/a2a-gateway/bin:$PATH \
+    MALLOC_MMAP_THRESHOLD_=1048576 \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 COPY --from=build /opt/a2a-gateway /opt/a2a-gateway

@@ -99,11 +99,13 @@ def _connect(settings: McpSettings) -> "Connection":
     from adapters.tools.mcp_connection import Connection, over_http, over_stdio
 
     if settings.url is not None:
-        return Connection(settings.source, over_http(settings.url, settings.route))
+        return Connection(
+            settings.source, over_http(settings.url, settings.route), secrets=settings.connection_secrets()
+        )
     env = {name: value.get_secret_value() for name, value in settings.env.items()}
     command = list(settings.command or ())
     transport = over_stdio(command, env, settings.cwd, settings.source)
-    return Connection(settings.source, transport, partial(start_error, command, env, settings.cwd))
+    return Connection(settings.source, transport, partial(start_error, command, env, settings.cwd), env.values())
 
 
 factory = ToolFactory(settings=McpSettings, build=McpServer)

@@ -10,7 +10,7 @@ This module is imported only where it is used: the `mcp` package is an extra, an
 import asyncio
 import contextvars
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from importlib.metadata import version
@@ -38,6 +38,7 @@ from gateway.core.tools.steps import STEPS, Steps, StepsUsedUp
 from gateway.foundation import trace
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
 from gateway.foundation.route import Route
+from gateway.foundation.spellings import pattern_of
 from gateway.foundation.tls import ADDRESS_OF_TLS, client_context, tls_problem
 from gateway.ports.tools import ConsentNeeded, ConsentPage, SourceTool, TlsFailed, ToolError, ToolOutput, ToolRun
 
@@ -145,9 +146,16 @@ class Connection:
     """A connection that starts to open when it is made. `over` becomes true when the connection was closed or lost or
     could not be opened, and then stays true."""
 
-    def __init__(self, source: str, transport: Transport, open_error: Callable[[str], ToolError] = ToolError) -> None:
+    def __init__(
+        self,
+        source: str,
+        transport: Transport,
+        open_error: Callable[[str], ToolError] = ToolError,
+        secrets: Iterable[str] = (),
+    ) -> None:
         """`source` is the name for the log. `open_error` makes the error of a connection that could not be opened, from a
-        description of the reason."""
+        description of the reason. `secrets` are masked wherever the server quotes them in an error."""
+        self._secrets = pattern_of(secrets, begun=True)
         self._source = source
         self._transport = transport
         self._open_error = open_error
@@ -204,18 +212,22 @@ class Connection:
         except MCPError as error:
             if answers and _is_expired(answers[-1], error.code):
                 self._ending.set()
-                raise SessionExpired(_describe(error, answers)) from error
+                raise SessionExpired(self._describe(error, answers)) from error
             if error.code == types.URL_ELICITATION_REQUIRED:
-                raise ConsentNeeded(_describe(error, answers), tuple(_consent_pages(error.data))) from error
-            raise ToolError(_describe(error, answers)) from error
+                raise ConsentNeeded(self._describe(error, answers), tuple(_consent_pages(error.data))) from error
+            raise ToolError(self._describe(error, answers)) from error
         except Exception as error:  # noqa: BLE001  # of the library or a server
             # The error may hold the request with its headers, so the new error is not chained to it.
-            failed = ToolError(_describe(error, answers))
+            failed = ToolError(self._describe(error, answers))
         else:
             return
         finally:
             http_answers.reset(token)
         raise failed
+
+    def _describe(self, error: BaseException, answers: Sequence[HttpAnswer]) -> str:
+        text = _description(error, answers)
+        return text if self._secrets is None else self._secrets.sub("***", text)
 
     async def aclose(self) -> None:
         self._ending.set()
@@ -244,7 +256,7 @@ class Connection:
             if self._scope.cancelled_caught and not self._ending.is_set():
                 failed = self._open_error(f"it did not open within {_OPEN_SECONDS} s")
         except Exception as error:  # noqa: BLE001  # of the library or a server: the callers get it
-            failed = _tls_failed(error) or self._open_error(_describe(error, answers) + _hint(error, answers))
+            failed = _tls_failed(error) or self._open_error(self._describe(error, answers) + _hint(error, answers))
         finally:
             self._ending.set()
             if not self._opened.done():
@@ -303,7 +315,7 @@ def _written(error: Exception) -> str:
             return f"{type(error).__name__}: {error}"
 
 
-def _describe(error: BaseException, answers: Sequence[HttpAnswer]) -> str:
+def _description(error: BaseException, answers: Sequence[HttpAnswer]) -> str:
     status = f"HTTP {answers[-1].status}: " if answers and answers[-1].status >= 400 else ""
     return status + "; ".join(dict.fromkeys(map(_text, _leaves(error))))
 

@@ -179,7 +179,7 @@ def check_target(url: str, rules: TargetRules) -> Target:
     scheme, separator, rest = url.partition("://")
     scheme = scheme.lower()
     if not separator or scheme not in _PORTS:
-        raise TargetRefused("must begin with https://")
+        raise TargetRefused("must begin with https:// or http://" if rules.http else "must begin with https://")
     if scheme == "http" and not rules.http:
         raise TargetRefused("must begin with https://: push.allow_http is not set")
     for mark, name in (("\\", "a backslash"), ("#", "a fragment")):

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from io import BufferedIOBase
+from pathlib import Path
 from typing import Any, Literal, TextIO, TypeAlias, cast
 
 import msgspec
@@ -39,6 +40,9 @@ _TALKATIVE = ("aiohttp", "alembic", "asyncio", "httpcore", "httpcore2", "httpx",
 
 _REPEATING = ("mcp.client.stdio", "mcp.client.streamable_http")
 """Loggers of libraries that write, with a traceback, what their callers get as an error; they are heard at `debug` alone."""
+
+_NAMELESS = "client"
+"""The logger of `mcp.client.session`, whose name may be that of an operator's own logger, too."""
 
 _LONGEST = 8192
 """Characters of a line that is told before its end."""
@@ -354,6 +358,10 @@ def _last_resort(before: list[Processor], output: list[Processor]) -> logging.Ha
     return LogRecords(tell)
 
 
+def _is_not_of_mcp(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parts[-3:] != ("mcp", "client", "session.py")
+
+
 def take_over_logging(level: int, handler: logging.Handler) -> None:
     """Lines of `logging` go to the handler, unless code of the operator has configured `logging`.
 
@@ -371,6 +379,10 @@ def take_over_logging(level: int, handler: logging.Handler) -> None:
         logging.getLogger(name).setLevel(logging.NOTSET if level <= logging.DEBUG else max(level, logging.WARNING))
     for name in _REPEATING:
         logging.getLogger(name).setLevel(logging.NOTSET if level <= logging.DEBUG else logging.CRITICAL)
+    nameless = logging.getLogger(_NAMELESS)
+    nameless.removeFilter(_is_not_of_mcp)
+    if level > logging.DEBUG:
+        nameless.addFilter(_is_not_of_mcp)
     if threading.excepthook is threading.__excepthook__:
         threading.excepthook = _log_end_of_thread
 

@@ -112,10 +112,10 @@ def client_errors_stop() -> Iterator[None]:
 
 def stop_for(error: ClientError) -> Stop:
     match error:
-        case Refused(status=401):
+        case Refused(status=401) | Refused(reason="UNAUTHENTICATED"):
             remedy = "Give an API key that is in force (--key, or A2A_GATEWAY_KEY) or --header 'Authorization: ...'"
             return Stop(ExitCode.NOT_AUTHORISED, f"not authorised: {error}\n{remedy}")
-        case Refused(status=403):
+        case Refused(status=403) | Refused(reason="PERMISSION_DENIED"):
             remedy = "Give a key that may do this (--key, or A2A_GATEWAY_KEY)"
             return Stop(
                 ExitCode.NOT_AUTHORISED,

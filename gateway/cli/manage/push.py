@@ -27,7 +27,13 @@ def print_pushes(address: AgentAddress, stopped: bool, output: Output) -> None:
     """Raises: Stop."""
     found = call_admin(address, lambda http: list_pushes(http, address.url))
     shown = [config for config in found if not stopped or text_at(config, "state") in ("stopped", "gone")]
-    print_listing(output, "configs", shown, _COLUMNS, "there is nothing to deliver")
+    print_listing(
+        output,
+        "configs",
+        shown,
+        _COLUMNS,
+        "there is nothing to deliver for this principal; --principal NAME asks for another's",
+    )
 
 
 def replay(address: AgentAddress, task: str, config: str | None) -> None:

@@ -116,6 +116,12 @@ def consent(user: str) -> str:
 
 
 @server.tool(structured_output=False)
+def refuses(name: str) -> str:
+    """Is refused with the value of an environment variable."""
+    raise MCPError(types.INTERNAL_ERROR, f"bad {os.environ[name]}")
+
+
+@server.tool(structured_output=False)
 def odd(data: Any) -> str:
     """Wants a consent, in a form of its own."""
     raise MCPError(types.URL_ELICITATION_REQUIRED, "sign in", data)

@@ -70,6 +70,16 @@ async def test_it_lists_tools_as_they_are_declared_until_they_change(source: Mcp
     assert await source.run(run("parrot", text="hello")) == ToolOutput("hello")
 
 
+async def test_an_error_that_quotes_the_environment_of_its_server_is_told_without_it(make: Make) -> None:
+    source = over_stdio(make, env={"TOKEN": "Tok3nVALUE-1234"})
+    try:
+        with pytest.raises(ToolError) as caught:
+            await source.run(run("refuses", name="TOKEN"))
+    finally:
+        await source.aclose()
+    assert caught.value.detail == "bad ***"
+
+
 async def test_results_of_every_form_are_outputs(source: McpServer) -> None:
     progress: list[str] = []
     assert await source.run(run("echo", text="hello")) == ToolOutput("hello")

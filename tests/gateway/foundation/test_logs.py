@@ -86,6 +86,16 @@ def test_a_library_that_logs_what_it_also_raises_is_heard_at_debug_alone() -> No
     assert [json.loads(line)["event"] for line in logged(code, "logging.DEBUG")] == ["no message"]
 
 
+def test_the_session_of_mcp_is_heard_at_debug_alone_and_another_logger_of_its_name_always() -> None:
+    code = (
+        "theirs = compile('logging.getLogger(\\'client\\').warning(\\'theirs\\')', '/lib/mcp/client/session.py', 'exec'); "
+        "exec(theirs); logging.getLogger('client').warning('mine')"
+    )
+
+    assert [json.loads(line)["event"] for line in logged(code)] == ["mine"]
+    assert [json.loads(line)["event"] for line in logged(code, "logging.DEBUG")] == ["theirs", "mine"]
+
+
 def test_a_warning_of_python_and_the_end_of_a_thread_are_lines_too() -> None:
     code = (
         "import threading, warnings; warnings.warn('old\\n{}', stacklevel=1); "

@@ -27,6 +27,14 @@ from tests.support.refusing import refusing_port
             ),
         ),
         (
+            Refused("the key is not valid any more", status=200, reason="UNAUTHENTICATED"),
+            77,
+            (
+                "not authorised: the key is not valid any more\n"
+                "Give an API key that is in force (--key, or A2A_GATEWAY_KEY) or --header 'Authorization: ...'"
+            ),
+        ),
+        (
             Refused("no", status=403),
             77,
             (

@@ -58,7 +58,11 @@ async def test_a_stopped_push_is_listed_and_continues_when_it_is_replayed(
 
 async def test_without_pushes_a_message_says_so(gateway: Local, command_line: CommandLine) -> None:
     ended = await command_line("push", "list", "-u", gateway.url)
-    assert (ended.code, ended.out, ended.err) == (0, "", "there is nothing to deliver\n")
+    assert (ended.code, ended.out, ended.err) == (
+        0,
+        "",
+        "there is nothing to deliver for this principal; --principal NAME asks for another's\n",
+    )
 
 
 async def test_replaying_a_task_without_stopped_pushes_is_an_error(gateway: Local, command_line: CommandLine) -> None:

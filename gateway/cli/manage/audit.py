@@ -29,14 +29,16 @@ def print_verification(files: list[Path], key_variable: str | None, output: Outp
     if output is Output.text:
         for fault in found:
             sys.stdout.write(visible(f"{fault['file']}:{fault['line']}: {fault['fault']}\n"))
-        if not lines:
-            sys.stdout.write("there is no line, although the first process that writes a log begins it with one\n")
-        elif not found:
+        if lines and not found:
             sys.stdout.write(f"{lines} lines of {len(verified.heads)} processes are as they were written\n")
     else:
         ends = {process: {"seq": seq, "hash": digest} for process, (seq, digest) in verified.heads.items()}
         document = {"lines": lines, "faults": found, "head": verified.head, "heads": ends}
         print_json([document], document, output)
+    if not lines:
+        raise Stop(
+            ExitCode.UNEXPECTED, "there is no line, although the first process that writes a log begins it with one"
+        )
     if found:
         raise Stop(ExitCode.UNEXPECTED, f"{_many(len(found), 'finding')} in {_many(lines, 'line')}")
 

@@ -36,8 +36,9 @@ def test_a_log_without_a_line_is_not_called_intact(call: Call, tmp_path: Path) -
     log = tmp_path / "audit.jsonl"
     log.touch()
     verified = call("audit", "verify", str(log))
-    assert (verified.code, verified.out) == (
-        0,
+    assert (verified.code, verified.out, verified.err) == (
+        1,
+        "",
         "there is no line, although the first process that writes a log begins it with one\n",
     )
 

@@ -1,11 +1,12 @@
 """The HTTP+JSON binding of A2A 1.0. Source: A2A 1.0, section 11."""
 
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 from msgspec.structs import replace
 
 from adapters.a2a.binding import Events, HttpBinding, OfTask, Streaming
+from adapters.http.address import id_segment
 from gateway.a2a import model
 from gateway.a2a.model import StreamResponse, Task
 from gateway.a2a.wire import answers
@@ -20,7 +21,7 @@ class Rest(HttpBinding):
         if isinstance(request, model.SendMessageRequest):
             url, body = self._address(request.tenant, "message:stream"), _body(request)
         else:
-            url, body = self._address(request.tenant, f"tasks/{_segment(request.id)}:subscribe"), None
+            url, body = self._address(request.tenant, f"tasks/{self._segment(request.id)}:subscribe"), None
         return self._events(self._http.stream(url, body, handle=handle, headers=self._headers), handle)
 
     async def send(self, request: model.SendMessageRequest, *, handle: str | None = None) -> StreamResponse:
@@ -28,7 +29,7 @@ class Rest(HttpBinding):
         return self._read(answers.response, await self._document("POST", url, _body(request), handle))
 
     async def task(self, request: OfTask, *, handle: str | None = None) -> Task:
-        url = self._address(request.tenant, f"tasks/{_segment(request.id)}")
+        url = self._address(request.tenant, f"tasks/{self._segment(request.id)}")
         if isinstance(request, model.CancelTaskRequest):
             return self._read(answers.task, await self._document("POST", f"{url}:cancel", b"{}", handle))
         length = request.history_length
@@ -41,7 +42,10 @@ class Rest(HttpBinding):
         return self._read(answers.tasks, await self._document("GET", url, None, None))
 
     def _address(self, tenant: str | None, path: str) -> str:
-        return f"{self._url}/{path}" if tenant is None else f"{self._url}/{_segment(tenant)}/{path}"
+        return f"{self._url}/{path}" if tenant is None else f"{self._url}/{self._segment(tenant)}/{path}"
+
+    def _segment(self, name: str) -> str:
+        return id_segment(name, self._failures)
 
     def _event(self, data: bytes, handle: str | None) -> StreamResponse | None:
         try:
@@ -53,10 +57,6 @@ class Rest(HttpBinding):
             if isinstance(error, UnknownKind):
                 return None
             raise self._failures.error(ErrorClass.CONTRACT_BROKEN, str(error)) from error
-
-
-def _segment(text: str) -> str:
-    return quote(text, safe="")
 
 
 def _body(request: model.SendMessageRequest) -> bytes:

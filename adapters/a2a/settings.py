@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from adapters.http.credentials.settings import Auth, CredentialSettings
 from adapters.http.credentials.signing import headers_of
-from adapters.http.settings import ApiKey, Timeouts
+from adapters.http.settings import ApiKey, NameInPath, Timeouts
 from gateway.config.settings import Text, TimeLimit, WebUrl
 
 Version = Literal["1.0", "0.3"]
@@ -46,7 +46,7 @@ class A2ASettings(CredentialSettings):
     endpoint: AgentUrl | None = Field(
         None, description="Where requests go instead of the address on the card, which may be on another host."
     )
-    tenant: Text | None = Field(None, description="Tenant of every request; when not given, that of the card.")
+    tenant: NameInPath | None = Field(None, description="Tenant of every request; when not given, that of the card.")
     extensions: tuple[Text, ...] = Field((), description="URIs of extensions of A2A to ask for in every request.")
     verify_context: bool = Field(
         True,

@@ -54,7 +54,7 @@ class AnthropicAdapter:
         self._body = RequestBody(settings, self._failures)
         signing = signing_of(settings.auth, self._failures, settings.timeouts, settings.route)
         self._http = HttpClient(settings.timeouts, self._failures, settings.service_headers, settings.route, signing)
-        self._files = Files(self._http, settings.base_url)
+        self._files = Files(self._http, self._failures, settings.base_url)
 
     async def aclose(self) -> None:
         await self._http.aclose()

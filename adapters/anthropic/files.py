@@ -7,9 +7,10 @@ Source: anthropic 2.14.0, `resources/files.py` and type `FileMetadata`.
 import base64
 import logging
 from collections.abc import Iterator
-from urllib.parse import quote
 
+from adapters.http.address import id_segment
 from adapters.http.client import HttpClient
+from adapters.http.failures import Failures
 from gateway.a2a.model import Json, Part
 from gateway.ports.adapter import AdapterError, AdapterEvent, PartReady, Progress
 
@@ -30,13 +31,14 @@ def named_files(result: Json) -> Iterator[str]:
 
 
 class Files:
-    def __init__(self, http: HttpClient, base_url: str) -> None:
+    def __init__(self, http: HttpClient, failures: Failures, base_url: str) -> None:
         self._http = http
+        self._failures = failures
         self._url = f"{base_url}/v1/files"
 
     async def fetch(self, name: str) -> AdapterEvent:
-        url = f"{self._url}/{quote(name, safe='')}"
         try:
+            url = f"{self._url}/{id_segment(name, self._failures)}"
             about = await self._http.request_json("GET", url, headers=_BETA)
             content = await self._http.request("GET", f"{url}/content", headers=_BETA, limit=LARGEST)
         except AdapterError as error:

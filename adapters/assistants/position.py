@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
+from adapters.http.address import NO_SEGMENTS
 from gateway.a2a.model import Json
 
 _THREAD = re.compile(r"thread[_-].+")
@@ -72,5 +73,5 @@ def check_thread_id(handle: str) -> None:
     needed = "the id of a thread (thread_...), in which this agent goes on"
     if not is_thread_id(handle) and (known := _OTHER.fullmatch(handle)):
         raise ValueError(f"is {_OTHERS[known[1]]}, and not {needed}")
-    if not handle or any(character.isspace() or character == "/" for character in handle):
+    if handle in NO_SEGMENTS or any(character.isspace() or character == "/" for character in handle):
         raise ValueError(f"is not {needed}")

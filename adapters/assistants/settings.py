@@ -6,7 +6,7 @@ from typing import Self
 from pydantic import Field, JsonValue, model_validator
 
 from adapters.http.credentials.settings import Auth, CredentialSettings
-from adapters.http.settings import ApiKey, BaseUrl, Timeouts
+from adapters.http.settings import ApiKey, BaseUrl, NameInPath, Timeouts
 from gateway.a2a.model import Json
 from gateway.config.settings import Text, TextOrFile
 
@@ -63,7 +63,7 @@ class AssistantsSettings(ThreadSettings):
     """An agent of type `assistants`."""
 
     base_url: BaseUrl = Field(description="Where the service is, such as https://RESOURCE.openai.azure.com/openai.")
-    assistant_id: Text = Field(description="Id of the assistant (asst_...).")
+    assistant_id: NameInPath = Field(description="Id of the assistant (asst_...).")
     api_version: Text | None = Field(
         None, description="`api-version` of every request, which Azure wants: 2025-01-01-preview."
     )
@@ -81,7 +81,7 @@ class FoundryClassicSettings(ThreadSettings):
     endpoint: BaseUrl = Field(
         description="Address of the project, as https://NAME.services.ai.azure.com/api/projects/PROJECT."
     )
-    agent_id: Text = Field(description="Id of the agent (asst_...).")
+    agent_id: NameInPath = Field(description="Id of the agent (asst_...).")
     api_version: Text = Field("v1", description="`api-version` of every request.")
 
     @property

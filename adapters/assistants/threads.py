@@ -8,13 +8,14 @@ import mimetypes
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 
 from adapters.assistants import wire
 from adapters.assistants.failures import ThreadFailures
 from adapters.assistants.request import UPLOADED, File
+from adapters.http.address import id_segment
 from adapters.http.client import HttpClient
 from adapters.http.multipart import FormField, encode_form
 from adapters.http.named_events import ServerEvent
@@ -144,9 +145,8 @@ class Threads:
 
     def _address(self, *path: str, **query: str | int) -> str:
         parameters = urlencode(self._version | query)
-        return "/".join((self._base, *(quote(part, safe="") for part in path))) + (
-            f"?{parameters}" if parameters else ""
-        )
+        address = "/".join((self._base, *(id_segment(part, self._failures) for part in path)))
+        return f"{address}?{parameters}" if parameters else address
 
     async def _get(self, handle: str | None, *path: str, **query: str | int) -> Json:
         return await self._http.request_json("GET", self._address(*path, **query), handle=handle)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
+from adapters.http.address import NO_SEGMENTS
 from gateway.a2a import nesting
 from gateway.a2a.model import Json
 
@@ -77,6 +78,11 @@ class StreamInfo(msgspec.Struct, frozen=True, gc=False):
     sequence: int | None = None
     result: str | None = None
     delta: bool = False
+
+
+def is_conversation_id(text: str) -> bool:
+    """Whether the text can be the id of a conversation."""
+    return text not in NO_SEGMENTS and text.isprintable() and not any(mark in text for mark in "/?#")
 
 
 def read(content: Json) -> Activity | None:

@@ -7,15 +7,15 @@ Law: only the service's own `end` completes an answer. Source: microsoft-agents-
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from secrets import token_hex
-from urllib.parse import quote
 
 import msgspec
 
-from adapters.copilot.activities import Activity, read
+from adapters.copilot.activities import Activity, is_conversation_id, read
 from adapters.copilot.answer import Answer
 from adapters.copilot.failures import CopilotFailures
 from adapters.copilot.message import encode
 from adapters.copilot.settings import API_VERSION, CopilotSettings, EngineSettings
+from adapters.http.address import id_segment
 from adapters.http.client import HttpClient
 from adapters.http.credentials.signing import headers_of, signing_of
 from adapters.http.failures import nothing_sent
@@ -74,7 +74,7 @@ class EngineAdapter:
         activity = self._fields() | outgoing.fields | {"conversation": {"id": handle}}
         if outgoing.files:
             activity["attachments"] = [*outgoing.links, *outgoing.inline_files]
-        url = f"{self._conversations}/{quote(handle, safe='')}?api-version={API_VERSION}"
+        url = f"{self._conversations}/{id_segment(handle, self._failures)}?api-version={API_VERSION}"
         async with aclosing(self._turn(url, {"activity": activity}, handle, answer)) as events:
             async for event in events:
                 yield event
@@ -90,7 +90,7 @@ class EngineAdapter:
         return Fetched(Fate.COMPLETED, (CallCompleted(call.handle),))
 
     def check_handle(self, handle: str) -> None:
-        if not handle or any(mark in handle for mark in "/?#") or not handle.isprintable():
+        if not is_conversation_id(handle):
             raise ValueError("is not the id of a conversation with the agent")
 
     async def _start(self) -> tuple[str, list[Activity]]:

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Hashable, Iterator
 from typing import Annotated, Literal, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
+from adapters.http.address import path_segment
 from adapters.http.credentials.settings import Auth
-from adapters.http.settings import ApiKey, BaseUrl, Timeouts
+from adapters.http.settings import ApiKey, BaseUrl, NameInPath, Timeouts
 from gateway.config.connections import ConnectionSettings
 from gateway.config.settings import Settings, TimeLimit, WebUrl
 
@@ -82,9 +83,7 @@ class EngineSettings(Settings):
     environment_id: Annotated[str, _matching(_ENVIRONMENT, "the id of an environment")] | None = Field(
         None, description="Instead of `url`: the environment, with `schema_name`."
     )
-    schema_name: str | None = Field(
-        None, min_length=1, description="The agent's schema name, from its advanced settings."
-    )
+    schema_name: NameInPath | None = Field(None, description="The agent's schema name, from its advanced settings.")
     cloud: Literal["public", "gov", "high", "dod", "china"] = Field(
         "public", description="The cloud of the environment."
     )
@@ -128,7 +127,7 @@ class EngineSettings(Settings):
         domain, length = _CLOUDS[self.cloud]
         name = (self.environment_id or "").lower().replace("-", "")
         host = f"{name[:-length]}.{name[-length:]}.environment.{domain}"
-        schema = quote(self.schema_name or "", safe="")
+        schema = path_segment(self.schema_name or "")
         return f"https://{host}/copilotstudio/dataverse-backed/authenticated/bots/{schema}/conversations"
 
 

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from gateway.config.settings import Settings, TimeLimit, WebUrl
+from adapters.http.address import path_segment
+from gateway.config.settings import Settings, Text, TimeLimit, WebUrl
 
 _TOKEN = re.compile(r"[!-~]*")
 
@@ -23,8 +24,15 @@ def _usable_key(value: SecretStr) -> SecretStr:
     return SecretStr(key)
 
 
+def _name_in_path(value: str) -> str:
+    path_segment(value)
+    return value
+
+
 ApiKey = Annotated[SecretStr, AfterValidator(_usable_key)]
 BaseUrl = Annotated[WebUrl, AfterValidator(_base_url)]
+NameInPath = Annotated[Text, AfterValidator(_name_in_path)]
+"""The name of an object of the service, which stands in the addresses of requests."""
 
 
 class Timeouts(Settings):

@@ -5,11 +5,11 @@ Source: langgraph-api 0.16.7, its API description.
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
-from urllib.parse import quote
 from uuid import UUID, uuid4
 
 import msgspec
 
+from adapters.http.address import NO_SEGMENTS, id_segment
 from adapters.http.client import HttpClient
 from adapters.http.credentials.signing import headers_of, signing_of
 from adapters.http.named_events import ServerEvent
@@ -141,7 +141,7 @@ class LangGraphService:
         return self._failures.error(kind, f"thread {name!r} is not there")
 
     async def _messages_at(self, name: str, checkpoint: str, key: str) -> frozenset[str | None]:
-        url = f"{self._thread(name)}/state/{quote(checkpoint, safe='')}"
+        url = f"{self._thread(name)}/state/{id_segment(checkpoint, self._failures)}"
         found = await self._whole("GET", url, name, State)
         return frozenset(message.id for message in messages_of(None if found is None else found.values, key))
 
@@ -164,10 +164,10 @@ class LangGraphService:
             raise self._failures.error(ErrorClass.CONTRACT_BROKEN, what) from error
 
     def _thread(self, name: str) -> str:
-        return f"{self._url}/threads/{quote(name, safe='')}"
+        return f"{self._url}/threads/{id_segment(name, self._failures)}"
 
     def _run(self, thread: str, run: str) -> str:
-        return f"{self._thread(thread)}/runs/{quote(run, safe='')}"
+        return f"{self._thread(thread)}/runs/{id_segment(run, self._failures)}"
 
 
 def is_uuid(handle: str) -> bool:
@@ -179,6 +179,7 @@ def is_uuid(handle: str) -> bool:
 
 
 def run_of(headers: Mapping[str, str]) -> str:
-    """The id of the run that a request has begun; empty where a proxy took the header away."""
-    path, _, run = headers.get("Content-Location", "").rpartition("/runs/")
-    return run.partition("/")[0] if path else ""
+    """The id of the run that a request has begun; empty where a proxy took the header away, or the header names no run."""
+    path, _, rest = headers.get("Content-Location", "").rpartition("/runs/")
+    run = rest.partition("/")[0]
+    return run if path and run not in NO_SEGMENTS else ""

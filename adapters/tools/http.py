@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import aiohttp
 import msgspec
 from pydantic import Field, JsonValue, PrivateAttr, field_validator, model_validator
 from yarl import URL
 
+from adapters.http.address import NO_SEGMENTS
 from gateway.a2a import nesting
 from gateway.a2a.model import Json
 from gateway.config.connections import ConnectionSettings
@@ -108,8 +109,10 @@ class UrlTemplate:
         path = _PLACE.sub(lambda found: _quoted(arguments[found[1]]), self.path)
         if self.has_variable_host and _HOST.fullmatch(host.rpartition(":")[0] or host) is None:
             raise ArgumentRefused("the arguments make no host")
-        if any(segment in {".", ".."} for segment in path.split("/")):
-            raise ArgumentRefused("an argument must not be `.` or `..`: it stands in a path")
+        for template, segment in zip(self.path.split("/"), path.split("/"), strict=True):
+            # A server may decode what the operator has written percent-encoded.
+            if _PLACE.search(template) and unquote(segment) in NO_SEGMENTS:
+                raise ArgumentRefused("an argument must not be empty, `.` or `..`: it stands in a path")
         pairs = [
             f"{name}={_PLACE.sub(lambda found: _quoted(arguments[found[1]]), value)}"
             for name, value in self.query

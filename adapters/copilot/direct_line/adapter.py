@@ -11,7 +11,7 @@ from secrets import token_hex
 import structlog
 from msgspec.structs import replace
 
-from adapters.copilot.activities import Activity
+from adapters.copilot.activities import Activity, is_conversation_id
 from adapters.copilot.answer import Answer
 from adapters.copilot.direct_line.begun import Begun
 from adapters.copilot.direct_line.exchange import Exchange, has_ended, latest, until_next
@@ -109,7 +109,7 @@ class DirectLineAdapter:
     def check_handle(self, handle: str) -> None:
         if not self._line.opens_any:
             raise ValueError("a conversation can be adopted with the setting `secret` only: its token is not known")
-        if not handle or any(mark in handle for mark in "/?#") or not handle.isprintable():
+        if not is_conversation_id(handle):
             raise ValueError("is not the id of a Direct Line conversation, as `conversationId` has it")
 
     async def probe(self) -> ProbeReport:

@@ -5,7 +5,7 @@ Source: MicrosoftDocs/bot-docs, Direct Line API 3.0.
 
 from dataclasses import dataclass
 from secrets import token_hex
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 import structlog
@@ -15,6 +15,7 @@ from adapters.copilot.direct_line.state import Token
 from adapters.copilot.failures import CopilotFailures
 from adapters.copilot.message import Outgoing, multipart
 from adapters.copilot.settings import CopilotSettings, DirectLineSettings
+from adapters.http.address import id_segment
 from adapters.http.client import HttpClient
 from adapters.http.json_text import decode
 from adapters.http.sse import EVENT_LIMIT
@@ -227,7 +228,7 @@ class DirectLine:
         return self._base
 
     async def _conversation(self, handle: str) -> str:
-        return f"{await self._url()}/conversations/{quote(handle, safe='')}"
+        return f"{await self._url()}/conversations/{id_segment(handle, self._failures)}"
 
     async def _json(
         self, method: str, url: str, token: str | None, body: Json = None, *, handle: str | None = None

@@ -5,8 +5,9 @@ from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
+from adapters.http.address import path_segment
 from adapters.http.credentials.settings import Auth, CredentialSettings
-from adapters.http.settings import ApiKey, BaseUrl, Timeouts
+from adapters.http.settings import ApiKey, BaseUrl, NameInPath, Timeouts
 from adapters.openai.foundry.failures import FoundryFailures
 from adapters.openai.responses.service import ResponsesWire
 from adapters.openai.service import ServiceAddress
@@ -32,7 +33,7 @@ class FoundrySettings(CredentialSettings):
     endpoint: ProjectUrl = Field(
         description="Address of the project, as https://NAME.services.ai.azure.com/api/projects/PROJECT."
     )
-    agent: Text = Field(description="Name of the agent in the project.")
+    agent: NameInPath = Field(description="Name of the agent in the project.")
     agent_version: Text | None = Field(None, description="Version of the agent; the latest when not given.")
     hosted: bool = Field(False, description="Use the agent's own endpoint, which hosted agents have.")
     api_version: Text = Field(
@@ -104,7 +105,7 @@ class FoundrySettings(CredentialSettings):
 
     @property
     def _agent_url(self) -> str:
-        return f"{self.endpoint}/agents/{quote(self.agent, safe='')}"
+        return f"{self.endpoint}/agents/{path_segment(self.agent)}"
 
     @property
     def _query(self) -> str:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import msgspec
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, field_validator, model_validator
 
+from adapters.http.address import id_segment
 from adapters.http.client import EventStream
 from adapters.openai.failures import OpenAIFailures
 from adapters.openai.responses.continuation import Continuation
@@ -249,7 +250,7 @@ class ResponsesService(OpenAIService):
         OpenAI's API reference). A service may have no endpoint for items; then its refusal is ignored."""
         try:
             for name in await self._item_ids(handle):
-                url = self._address(CONVERSATIONS, handle, f"/items/{quote(name, safe='')}")
+                url = self._address(CONVERSATIONS, handle, f"/items/{id_segment(name, self._failures)}")
                 await self._http.request_json("DELETE", url, handle=handle)
         except AdapterError as error:
             if error.kind not in (ErrorClass.NOT_SERVED, ErrorClass.REJECTED):
@@ -273,7 +274,7 @@ class ResponsesService(OpenAIService):
             after = f"&after={quote(next(reversed(page)), safe='')}"
 
     def _address(self, kind: str, handle: str, path: str = "", query: str = "") -> str:
-        return self._address_of(kind).link(f"{kind}/{quote(handle, safe='')}{path}", query)
+        return self._address_of(kind).link(f"{kind}/{id_segment(handle, self._failures)}{path}", query)
 
     def _address_of(self, kind: str) -> ServiceAddress:
         return self._wire.conversations or self._service if kind is CONVERSATIONS else self._service

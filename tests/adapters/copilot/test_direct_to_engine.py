@@ -188,7 +188,7 @@ async def test_a_turn_that_was_begun_is_in_the_conversation(adapt: Adapt) -> Non
     assert (found.fate, found.events) == (Fate.COMPLETED, (CallCompleted(started.handle),))
 
 
-@pytest.mark.parametrize("handle", ["", "a/b", "a?b", "a\nb"])
+@pytest.mark.parametrize("handle", ["", "a/b", "a?b", "a\nb", ".", ".."])
 def test_what_cannot_be_a_conversation_is_not_adopted(adapt: Adapt, handle: str) -> None:
     with pytest.raises(ValueError, match="id of a conversation"):
         adapt().check_handle(handle)

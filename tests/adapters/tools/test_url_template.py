@@ -46,10 +46,15 @@ def test_it_knows_its_places_and_which_are_needed() -> None:
     assert UrlTemplate.parse("http://{a}.example/{b}").has_variable_host
 
 
-@pytest.mark.parametrize("text", ["..", "."])
+@pytest.mark.parametrize("text", ["..", ".", ""])
 def test_an_argument_cannot_climb_out_of_its_path(text: str) -> None:
     with pytest.raises(ArgumentRefused, match="it stands in a path"):
         UrlTemplate.parse("http://h/a/{x}/b").fill({"x": text})
+
+
+def test_an_argument_cannot_climb_behind_a_dot_that_is_percent_encoded() -> None:
+    with pytest.raises(ArgumentRefused, match="it stands in a path"):
+        UrlTemplate.parse("http://h/a/%2e{x}/b").fill({"x": "."})
 
 
 def test_two_arguments_cannot_climb_together() -> None:
@@ -72,7 +77,7 @@ def test_an_argument_never_leaves_its_place(path: str, value: str) -> None:
             {"path": path, "value": value}
         )
     except ArgumentRefused:
-        assert path in {".", ".."}
+        assert path in {"", ".", ".."}
         return
     parts = urlsplit(url)
     assert (host, parts.scheme, parts.netloc, parts.fragment) == ("api.example", "https", "api.example", "")

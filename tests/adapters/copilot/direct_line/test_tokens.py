@@ -188,7 +188,7 @@ async def test_a_limit_of_requests_names_its_time(line: DirectLine, adapt: Adapt
 # --- adopting and probing
 
 
-@pytest.mark.parametrize("handle", ["", "a/b", "a?b", "a\nb"])
+@pytest.mark.parametrize("handle", ["", "a/b", "a?b", "a\nb", ".", ".."])
 def test_what_cannot_be_a_conversation_is_not_adopted(adapt: Adapt, handle: str) -> None:
     with pytest.raises(ValueError, match="conversationId"):
         adapt().check_handle(handle)

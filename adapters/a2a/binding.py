@@ -8,6 +8,7 @@ from adapters.a2a.answer import ends
 from adapters.a2a.card import Endpoint
 from adapters.a2a.failures import A2AFailures
 from adapters.http.client import EventStream, HttpClient
+from adapters.http.half_characters import with_whole_characters
 from adapters.http.sse import EVENT_LIMIT
 from gateway.a2a import model
 from gateway.a2a.model import StreamResponse, Task, Wire
@@ -82,7 +83,7 @@ class HttpBinding:
     async def _document(self, method: str, url: str, body: bytes | None, handle: str | None) -> bytes:
         headers = {**self._headers, "Accept": "application/json"}
         reply = await self._http.request(method, url, body, handle=handle, headers=headers, limit=EVENT_LIMIT)
-        return reply.body
+        return with_whole_characters(reply.body)
 
     def _read(self, read: Callable[[bytes], T], body: bytes) -> T:
         try:

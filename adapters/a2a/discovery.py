@@ -14,6 +14,7 @@ from adapters.a2a.json_rpc import JsonRpc
 from adapters.a2a.rest import Rest
 from adapters.a2a.settings import A2ASettings, Transport
 from adapters.http.client import HttpClient
+from adapters.http.half_characters import with_whole_characters
 from adapters.http.signing import Signing
 from gateway.a2a import nesting, tool_calls
 from gateway.a2a.model import Json
@@ -53,7 +54,7 @@ class Discovery:
         for address in card.addresses(self._settings.url):
             try:
                 reply = await self._http.request("GET", address, headers={"Accept": "application/json"})
-                return self._read(reply.body)
+                return self._read(with_whole_characters(reply.body))
             except AdapterError as error:
                 if error.kind is not ErrorClass.NOT_SERVED:
                     raise

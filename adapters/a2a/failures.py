@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from adapters.http.failures import BackendError, Failures
+from adapters.http.half_characters import with_whole_characters
 from gateway.a2a.model import Json
 from gateway.ports.adapter import AdapterError, ErrorClass
 
@@ -155,7 +156,7 @@ def _objects(details: Json) -> Iterator[dict[str, Json]]:
 def _error_of(body: bytes) -> dict[str, Json] | None:
     """The object that says what is wrong: that of JSON-RPC and of HTTP+JSON 1.0 is in `error`, that of 0.3 is the body."""
     try:
-        content = msgspec.json.decode(body)
+        content = msgspec.json.decode(with_whole_characters(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if not isinstance(content, dict):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from adapters.http.half_characters import with_whole_characters
 from gateway.a2a import nesting
 from gateway.a2a.model import Json
 from gateway.foundation.clock import Clock
@@ -193,7 +194,7 @@ class Failures:
 
 def _decode(body: bytes) -> BackendError:
     try:
-        content = msgspec.json.decode(body)
+        content = msgspec.json.decode(with_whole_characters(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return BackendError(body.decode("utf-8", "replace"))
     if isinstance(content, list) and len(content) == 1:

@@ -9,13 +9,10 @@ import re
 
 import msgspec
 
+from adapters.http.half_characters import with_whole_characters
 from gateway.a2a.model import Json
 from gateway.a2a.nesting import DEEPEST
 
-_ESCAPE = re.compile(
-    r"\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
-    re.DOTALL,
-)
 _MARK = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _AROUND = 10
 """Levels of the envelope around a message, and of the message around what it carries."""
@@ -29,15 +26,11 @@ def decode(content: bytes) -> Json:
     try:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        text = _ESCAPE.sub(_whole, content.decode("utf-8", "replace"))
+        text = with_whole_characters(content).decode("utf-8", "replace")
     try:
         return msgspec.json.decode(_shallow(text))
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
-
-
-def _whole(escape: re.Match[str]) -> str:
-    return escape[0] if escape["half"] is None else "\ufffd"
 
 
 def _shallow(text: str) -> str:

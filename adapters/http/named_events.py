@@ -6,7 +6,8 @@ import re
 
 import msgspec
 
-from adapters.http.sse import BOM, EVENT_LIMIT, LineReader, StreamTooLarge, is_whole
+from adapters.http.half_characters import HalfCharacters
+from adapters.http.sse import BACKSLASH, BOM, EVENT_LIMIT, LineReader, StreamTooLarge, is_whole
 
 _CR = ord("\r")
 _NO_ID = re.compile(rb"^$|[\r\0]")
@@ -26,9 +27,9 @@ class ServerEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class NamedEventReader(LineReader):
-    """Gives the events that have data. Comments, `retry:` and unknown fields are read over."""
+    """Gives the events that have data, with whole characters. Comments, `retry:` and unknown fields are read over."""
 
-    __slots__ = ("_data", "_data_size", "_id", "_line", "_line_size", "_name", "_started")
+    __slots__ = ("_data", "_data_size", "_halves", "_id", "_line", "_line_size", "_name", "_started")
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,6 +40,7 @@ class NamedEventReader(LineReader):
         self._id = ""
         self._data: list[bytes] = []
         self._data_size = 0
+        self._halves = HalfCharacters()
         self._started = False
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
@@ -73,7 +75,7 @@ class NamedEventReader(LineReader):
             name, data, number, place = plain
             if number:
                 self._id = number.decode("utf-8", "replace")
-            events.append(ServerEvent(name.decode("utf-8", "replace") or "message", self._id, data))
+            events.append(ServerEvent(name.decode("utf-8", "replace") or "message", self._id, self._whole(data)))
         return place
 
     def _split(self, chunk: bytes) -> list[bytes]:
@@ -116,11 +118,16 @@ class NamedEventReader(LineReader):
         return None
 
     def _end(self) -> ServerEvent | None:
-        event = ServerEvent(self._name or "message", self._id, b"\n".join(self._data)) if self._data else None
+        event = (
+            ServerEvent(self._name or "message", self._id, self._whole(b"\n".join(self._data))) if self._data else None
+        )
         self._name = ""
         self._data.clear()
         self._data_size = 0
         return event
+
+    def _whole(self, data: bytes) -> bytes:
+        return data if BACKSLASH not in data else self._halves.join(data)
 
     def _check_event(self) -> None:
         if self._line_size + self._data_size > EVENT_LIMIT:

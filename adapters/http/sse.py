@@ -4,6 +4,7 @@ import re
 
 import msgspec
 
+from adapters.http.half_characters import HalfCharacters
 from adapters.http.streams import UnreadableStream
 
 EVENT_LIMIT = 32 * 1024 * 1024
@@ -14,6 +15,9 @@ DONE = b"[DONE]"
 
 BOM = b"\xef\xbb\xbf"
 """What a stream may begin with."""
+
+BACKSLASH = ord("\\")
+"""A text without one has no half of a character. To look for one byte costs next to nothing."""
 
 _whole_json = msgspec.json.Decoder(msgspec.Raw)
 
@@ -74,15 +78,16 @@ class LineReader(LimitedReader):
 
 
 class EventReader(LineReader):
-    """Gives the `data` of events, without names, ids, comments and events that have no data.
+    """Gives the `data` of events with whole characters, without names, ids, comments and events that have no data.
 
     Source: WHATWG HTML, section 9.2.6. The backends of today repeat an event's name in its data, or give none.
     """
 
-    __slots__ = ("_pending", "_pending_size", "_started")
+    __slots__ = ("_halves", "_pending", "_pending_size", "_started")
 
     def __init__(self) -> None:
         super().__init__()
+        self._halves = HalfCharacters()
         self._pending: list[bytes] = []
         self._pending_size = 0
         self._started = False
@@ -110,12 +115,13 @@ class EventReader(LineReader):
         self._keep(chunk[end:])
         begin = 0 if self._started or not chunk.startswith(BOM) else len(BOM)
         self._started = True
-        return [data for plain, block in _EVENTS.findall(chunk, begin, end) if (data := plain or _data(block))]
+        events = [data for plain, block in _EVENTS.findall(chunk, begin, end) if (data := plain or _data(block))]
+        return events if BACKSLASH not in chunk else [self._halves.join(data) for data in events]
 
     def finish(self) -> bytes:
         """The last event of a stream that lacks the empty line after it; empty unless the event is complete."""
         block = b"".join(self._pending)
-        data = _data(block if self._started else block.removeprefix(BOM))
+        data = self._halves.join(_data(block if self._started else block.removeprefix(BOM)))
         return data if not data or is_whole(data) else b""
 
     def _keep(self, piece: bytes) -> None:

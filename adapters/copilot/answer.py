@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, unquote_to_bytes
 
+from msgspec.structs import replace
+
 from adapters.copilot import activities
 from adapters.copilot.activities import Activity, Attachment, stream_of
 from adapters.copilot.cards import Card, choices_of, is_card, read_card
@@ -57,6 +59,8 @@ class Answer:
         self.ended: str | None = None
         """The code with which the bot has ended the conversation; empty where it gives none."""
         self._texts = Texts(cumulative=cumulative)
+        self._received: dict[str, list[Activity]] = {}
+        """By their ids: the messages, without what tells nothing."""
         self._plan = Plan()
         self._question: _Question | None = None
         self._consents = False
@@ -81,7 +85,7 @@ class Answer:
                 return self._typing(activity)
             case activities.MESSAGE:
                 self.spoke = True
-                return tuple(self._message(activity))
+                return () if self._repeats(activity) else tuple(self._message(activity))
             case activities.EVENT:
                 return self._texts.hold(self._step(activity))
             case activities.END_OF_CONVERSATION:
@@ -126,34 +130,46 @@ class Answer:
             self.goes_on = True
             yield event
 
+    def _repeats(self, activity: Activity) -> bool:
+        """Whether the message came before as it is. Some services repeat it with other data of the channel."""
+        if not activity.id:
+            return False
+        known, plain = self._received.setdefault(activity.id, []), replace(activity, channel_data=None, entities=None)
+        if plain in known:
+            return True
+        known.append(plain)
+        return False
+
     def _message(self, activity: Activity) -> Iterator[AdapterEvent]:
-        yield from self._withdraw()
         self.expects = activity.input_hint == _EXPECTS
         self.goes_on = activity.input_hint == _IGNORES
         info, text, key = stream_of(activity), activity.text or "", activity.id or ""
-        cards, files = _sorted(activity.attachments)
+        known = [each for earlier in self._received.get(key, [])[:-1] for each in earlier.attachments]
+        cards, files = _sorted(each for each in activity.attachments if is_card(each) or each not in known)
         cards.append(choices_of(activity.suggested_actions))
         words = [card.text for card in cards if card.text and not card.sign_in]
-        data = _asked(cards)
+        data, full = _asked(cards), "\n\n".join(filter(None, (text, *words)))
+        yield from self._withdraw(full, key)
         if info is not None:
             self._finish = _CUT.get(info.result or "", self._finish)
             yield from self._texts.end(info.id, text)
         if data or self.expects:
-            self._question = _Question("\n\n".join(filter(None, (text, *words))), key, data, told=info is not None)
+            self._question = _Question(full, key, data, told=info is not None)
         else:
             if info is None:
                 yield from self._texts.say(text, key)
             for number, word in enumerate(words):
-                yield from self._texts.say(word, f"{key}#{number}")
+                yield from self._texts.say(word, f"{key}#{number}" if key else "")
         yield from self._texts.hold(PartReady(part) for part in files)
         consents = [ConsentAsked(card.sign_in, card.party, card.text) for card in cards if card.sign_in]
         self._consents = self._consents or bool(consents)
         yield from self._texts.hold(consents)
 
-    def _withdraw(self) -> Iterator[AdapterEvent]:
-        """A question that something follows is part of the answer after all."""
+    def _withdraw(self, text: str = "", key: str = "") -> Iterator[AdapterEvent]:
+        """A question that something follows is part of the answer after all, unless a message with this text and id is an
+        update of it."""
         question, self._question = self._question, None
-        if question is None:
+        if question is None or (key and question.key == key and text.startswith(question.text)):
             return
         if not question.told:
             yield from self._texts.say(question.text, question.key)

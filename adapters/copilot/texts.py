@@ -1,5 +1,6 @@
 """The texts of an answer -> adapter events. Law: one message is told at a time; what comes beside it waits for its end, and the
-whole message decides its text.
+whole message decides its text. A message of a known id is an update if it begins with what was told under the id, and a message
+of its own otherwise: nothing is told twice or lost.
 
 Source: Microsoft 365 Agents SDK, streaming of messages; BotFramework-WebChat, docs/LIVESTREAMING.md.
 """
@@ -44,6 +45,8 @@ class Texts:
         self._grows = False if cumulative else None
         self._open: dict[str, _Stream] = {}
         self._ended: set[str] = set()
+        self._told: dict[str, dict[str, str]] = {}
+        """By the id of messages: the names of those that were told of it, with their texts."""
         self._front: _Stream | None = None
         """The message that is being told. Without one, nothing waits."""
         self._waiting: list[AdapterEvent] = []
@@ -73,21 +76,37 @@ class Texts:
     def end(self, name: str, text: str) -> Sequence[AdapterEvent]:
         """The whole message of the stream `name`; an empty text takes it back."""
         if name in self._ended:
-            return ()
+            return self.say(text, name)
         self._ended.add(name)
         stream = self._open.pop(name, None)
         if stream is None or stream is not self._front:
             return self.say(text, name)
         self._front = None
         stream.text = text
-        told = [*stream.news(), MessageReady(text, name), *self._waiting]
+        told = [*stream.news(), self._message(text, name), *self._waiting]
         self._waiting = []
         return told
 
     def say(self, text: str, key: str) -> Sequence[AdapterEvent]:
         """A message that comes whole. Without streams that have begun, no announced one is waited for any more."""
         self._open = {name: stream for name, stream in self._open.items() if stream.text}
-        return self.hold((TextDelta(text), MessageReady(text, key)) if text else ())
+        if not text:
+            return ()
+        for name, earlier in self._told.get(key, {}).items():
+            if text.startswith(earlier):
+                self._told[key][name] = text
+                return () if text == earlier else self.hold((MessageReady(text, name),))
+        return self.hold((TextDelta(text), self._message(text, key)))
+
+    def _message(self, text: str, key: str) -> MessageReady:
+        """The end of another message of this id."""
+        if not key:
+            return MessageReady(text)
+        told = self._told.setdefault(key, {})
+        # No id has a line break.
+        name = f"{key}\n{len(told)}" if told else key
+        told[name] = text
+        return MessageReady(text, name)
 
     def hold(self, events: Iterable[AdapterEvent]) -> Sequence[AdapterEvent]:
         """The events that can be told now; others are told when the message before them has ended."""

@@ -361,3 +361,76 @@ def test_bytes_within_an_address_are_told_in_one_form_or_as_the_address(
 @pytest.mark.parametrize(("given", "found"), [("42", "42"), (42, "42"), (None, None), ("", None), ({}, None)])
 def test_a_watermark_is_a_text_and_never_none(given: Any, found: str | None) -> None:
     assert read_set({"activities": [], "watermark": given}) == ([], found)
+
+
+# --- activities of one id ---------------------------------------------------------------------------------------------
+
+
+def words(events: list[AdapterEvent]) -> list[str]:
+    """The messages as callers have them in the end."""
+    shown: dict[str, str] = {}
+    for number, event in enumerate(events):
+        if isinstance(event, MessageReady):
+            shown[event.key or str(number)] = event.text
+    return list(shown.values())
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ([("m1", "first"), ("m1", "second")], ["first", "second"]),
+        ([("m1", "first"), ("m2", "second"), ("m1", "third")], ["first", "second", "third"]),
+        ([("m1", "first"), ("m1", "second"), ("m1", "third")], ["first", "second", "third"]),
+        ([("m1", "first"), ("m1", "first")], ["first"]),
+        ([("m1", "first"), ("m2", "second"), ("m1", "first")], ["first", "second"]),
+        ([("m1", "first"), ("m1", "second"), ("m1", "first"), ("m1", "second")], ["first", "second"]),
+        ([("m1", "first"), ("m2", "second"), ("m1", "first, longer")], ["first, longer", "second"]),
+        ([("m1", "first"), ("m1", "second"), ("m1", "second, longer")], ["first", "second, longer"]),
+        ([("", "first"), ("", "first")], ["first", "first"]),
+    ],
+)
+def test_messages_of_one_id_are_each_told_once(answer: Answer, given: list[tuple[str, str]], shown: list[str]) -> None:
+    assert words(told(answer, *(message(text, id=name) for name, text in given))) == shown
+
+
+def test_a_message_that_comes_again_with_other_data_of_its_channel_is_told_once(answer: Answer) -> None:
+    first, again = (message("Hello", channelData={"at": number}) for number in (1, 2))
+    assert told(answer, first, again) == [TextDelta("Hello"), MessageReady("Hello", "m")]
+
+
+def test_an_update_of_a_message_tells_the_file_once_that_it_brings_again(answer: Answer) -> None:
+    file = {"contentType": "text/csv", "contentUrl": "https://h/a.csv"}
+    events = told(answer, message("Here", attachments=[file]), message("Here it is", attachments=[file]))
+    assert words(events) == ["Here it is"]
+    assert len([event for event in events if isinstance(event, PartReady)]) == 1
+
+
+def test_a_question_that_comes_again_is_asked_once(answer: Answer) -> None:
+    asked = message("Sure?", suggestedActions=YES)
+    assert told(answer, asked, asked) == []
+    assert answer.completed("c", state={}).message == (
+        Part(text="Sure?"),
+        Part(data=CHOICES, media_type="application/json"),
+    )
+
+
+def test_a_question_that_is_updated_is_asked_as_it_is_now(answer: Answer) -> None:
+    assert told(answer, message("Sure?", suggestedActions=YES), message("Sure? (2 left)", suggestedActions=YES)) == []
+    done = answer.completed("c", state={})
+    assert done.message == (Part(text="Sure? (2 left)"), Part(data=CHOICES, media_type="application/json"))
+
+
+def test_the_words_of_cards_in_messages_without_an_id_are_each_told(answer: Answer) -> None:
+    card = {"contentType": f"{CARD}hero", "content": {"text": "Look"}}
+    events = told(answer, *(message(id="", attachments=[card]) for _ in range(2)))
+    assert words(events) == ["Look", "Look"]
+
+
+def test_a_message_of_the_id_of_a_stream_is_told_beside_it(answer: Answer) -> None:
+    pieces = typing("Hel", "streaming", streamSequence=1), typing("Hello", "final")
+    assert words(told(answer, *pieces, message("Other", id="s"))) == ["Hello", "Other"]
+
+
+def test_a_stream_of_the_id_of_a_message_is_told_beside_it(answer: Answer) -> None:
+    pieces = typing("Hel", "streaming", streamSequence=1), typing("Hello", "final")
+    assert words(told(answer, message("Other", id="s"), *pieces)) == ["Other", "Hello"]

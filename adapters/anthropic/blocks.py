@@ -19,7 +19,8 @@ _decode_object = msgspec.json.Decoder(dict[str, Json]).decode
 
 @dataclass(slots=True)
 class GrowingBlock:
-    """`start` is the block at its beginning. `call_id` is the id of the events of a call."""
+    """`start` is the block at its beginning. `call_id` is the id of the events of a call, empty while nothing is told of it.
+    `repeated` says that the block has nothing new."""
 
     start: Block
     pieces: list[str] = field(default_factory=list)
@@ -28,6 +29,7 @@ class GrowingBlock:
     more: Block = field(default_factory=dict)
     call_id: str = ""
     ended: bool = False
+    repeated: bool = False
 
     @property
     def kind(self) -> str:
@@ -62,6 +64,8 @@ class GrowingBlock:
         block = {**self.start, **self.more}
         if self.pieces:
             block[self._grows] = self.text
+        if self.call_id:
+            block["id"] = self.call_id
         if self.citations:
             block["citations"] = self.citations
         if self.arguments:

@@ -1,5 +1,6 @@
 """Events of a stream of the Messages API -> adapter events; no IO. Law: only `message_stop` is an end; what the service signs
-or encrypts is kept as it came, and what callers see of it is without that.
+or encrypts is kept as it came, and what callers see of it is without that. A call that comes again is no other call: of a tool
+of the service by its id, of any other tool by its id, name and arguments.
 
 Source: anthropic 2.14.0, type `RawMessageStreamEvent`; captures of aimock, llmock and OGX.
 """
@@ -27,14 +28,17 @@ _OWN_CALLS = replay.USES | {"tool_use"}
 
 
 class SoFar(msgspec.Struct):
-    """What is known of an answer when the service pauses in it. `said` are its blocks, `ids` the ids of the events of its calls
-    by the ids of the service, `name` is the id of its last message."""
+    """What is known of an answer when the service pauses in it. `said` are its blocks, `named` the ids that the service gave to
+    calls, `calls` names and arguments of the calls that the gateway runs, by these ids, `answered` the ids of calls that the
+    service has answered, and `name` is the id of its last message."""
 
     said: list[Block] = []
     pauses: int = 0
     state: Json = None
     files: list[str] = []
-    ids: dict[str, str] = {}
+    named: list[str] = []
+    calls: dict[str, list[tuple[str, str]]] = {}
+    answered: list[str] = []
     cited: list[Json] = []
     name: str = ""
 
@@ -86,7 +90,7 @@ class MessageParser:
     def go_on(self) -> None:
         """The next message of the answer continues this one."""
         self.known.pauses += 1
-        self.known.said += [block.whole for block in self._blocks]
+        self.known.said += [block.whole for block in self._blocks if not block.repeated]
         self._earlier = self.usage
         self._begin()
 
@@ -148,10 +152,20 @@ class MessageParser:
             raise self._broken("a content block has no type")
         block = self._blocks.begin(event.index, start)
         if block.kind in _OWN_CALLS:
-            block.call_id = self._new_id(start.get("id"))
-            handled = True if block.kind in replay.USES else None
-            return (port.ToolCallAnnounced(block.call_id, self._tool(block), handled, _server(block)),)
+            return self._begin_call(block)
         return (_said(block, block.text),) if block.text else ()
+
+    def _begin_call(self, block: GrowingBlock) -> Sequence[port.AdapterEvent]:
+        """Whether a call whose id is known is another one is seen at its end, and told only then."""
+        of_service, given = block.kind in replay.USES, block.start.get("id")
+        if isinstance(given, str) and given in self.known.named:
+            block.repeated = of_service
+            return ()
+        block.call_id = self._new_id(given)
+        return (self._announced(block, True if of_service else None),)
+
+    def _announced(self, block: GrowingBlock, handled: bool | None = None) -> port.AdapterEvent:
+        return port.ToolCallAnnounced(block.call_id, self._tool(block), handled, _server(block))
 
     def _delta(self, event: wire.Event) -> Sequence[port.AdapterEvent]:
         delta = event.delta
@@ -187,30 +201,45 @@ class MessageParser:
         elif kind in replay.THINKING:
             yield port.ItemReady(replay.kept_thinking(block.whole, self._model))
         elif kind == "tool_use":
-            yield port.ToolCallReady(block.call_id, self._tool(block), block.arguments_text)
+            yield from self._end_call(block)
         else:
             yield from self._end_of_service_block(block)
 
+    def _end_call(self, block: GrowingBlock) -> Iterator[port.AdapterEvent]:
+        call, given = (self._tool(block), block.arguments_text), block.start.get("id")
+        known = self.known.calls.setdefault(given if isinstance(given, str) else "", [])
+        if not block.call_id:
+            if call in known:
+                block.repeated = True
+                return
+            block.call_id = self._new_id(given)
+            yield self._announced(block)
+            yield port.ToolCallArguments(block.call_id, block.arguments_text)
+        known.append(call)
+        yield port.ToolCallReady(block.call_id, *call)
+
     def _end_of_service_block(self, block: GrowingBlock) -> Iterator[port.AdapterEvent]:
-        whole = block.whole
+        whole, given = block.whole, block.start.get("tool_use_id")
+        if replay.is_result(block.kind) and isinstance(given, str):
+            block.repeated = given in self.known.answered
+            self.known.answered.append(given)
+        if block.repeated:
+            return
         yield port.ItemReady(replay.kept_block(whole, self._model))
         if block.kind in replay.USES:
             yield port.ToolCallReady(block.call_id, self._tool(block), block.arguments_text, True, _server(block))
         elif replay.is_result(block.kind):
-            given = whole.get("tool_use_id")
-            call_id = self.known.ids.get(given, given) if isinstance(given, str) else ""
             self.known.files += named_files(whole.get("content"))
-            yield port.ToolResultReady(call_id, _output(whole.get("content")), _is_error(whole))
+            yield port.ToolResultReady(
+                given if isinstance(given, str) else "", _output(whole.get("content")), _is_error(whole)
+            )
 
     def _new_id(self, given: Json) -> str:
         """The id of the service, unless it gave none, or gave it to another call of the answer."""
-        if isinstance(given, str) and given and given not in self.known.ids:
-            self.known.ids[given] = given
+        if isinstance(given, str) and given and given not in self.known.named:
+            self.known.named.append(given)
             return given
-        made = f"toolu_{token_hex(12)}"
-        if isinstance(given, str):
-            self.known.ids[given] = made
-        return made
+        return f"toolu_{token_hex(12)}"
 
     def _tool(self, block: GrowingBlock) -> str:
         name = block.start.get("name")

@@ -226,9 +226,100 @@ def test_a_call_without_an_id_gets_one(given: Json) -> None:
     assert ready.call_id.startswith("toolu_")
 
 
+def used(index: int, **given: Any) -> list[Json]:
+    """A call with id, name and arguments, in two pieces."""
+    block = {"type": "tool_use", "id": "c1", "name": "f", "input": {}} | given
+    pieces = [grow(index, "input_json", partial_json=piece) for piece in ('{"a":', f"{json.dumps(block['input'])}}}")]
+    return [begin(index, **block | {"input": {}}), *pieces, end(index)]
+
+
+def test_a_call_that_comes_again_is_one_call() -> None:
+    once = read(*used(0), STOP)
+    assert read(*used(0), *used(1), STOP) == once
+    assert read(*used(0), *used(1, input=1), *used(2), *used(3, input=1), STOP)[:3] == once[:3]
+
+
+def test_a_call_that_comes_again_behind_a_pause_is_one_call_and_goes_back_once() -> None:
+    reading = parser()
+    events: list[AdapterEvent] = []
+    for event in (*used(0), delta("pause_turn"), STOP):
+        events.extend(reading.receive(json.dumps(event).encode()))
+    reading.go_on()
+    for event in (*used(0), delta("pause_turn"), STOP):
+        events.extend(reading.receive(json.dumps(event).encode()))
+    reading.go_on()
+    assert [event.call_id for event in events if isinstance(event, ToolCallReady)] == ["c1"]
+    assert [block["id"] for block in reading.known.said] == ["c1"]
+
+
+def test_calls_of_one_id_with_other_arguments_go_back_under_two_ids() -> None:
+    reading = parser()
+    events: list[AdapterEvent] = []
+    for event in (*used(0), *used(1, input=1), *used(2, input=1), delta("pause_turn"), STOP):
+        events.extend(reading.receive(json.dumps(event).encode()))
+    reading.go_on()
+    ids = [event.call_id for event in events if isinstance(event, ToolCallReady)]
+    assert len(set(ids)) == 2
+    assert [block["id"] for block in reading.known.said] == ids
+
+
+SEARCH = {"type": "server_tool_use", "id": "srv1", "name": "web_search", "input": {"query": "x"}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srv1", "content": []}
+SEARCHED = [
+    ToolCallAnnounced("srv1", "web_search", True, "web_search"),
+    ItemReady(OpaqueItem("server_tool_use", {"model": "m", "block": SEARCH})),
+    ToolCallReady("srv1", "web_search", '{"query":"x"}', True, "web_search"),
+    ItemReady(OpaqueItem("web_search_tool_result", {"model": "m", "block": FOUND})),
+    ToolResultReady("srv1", ""),
+    CallCompleted(),
+]
+
+
+def whole(*blocks: Json) -> list[Json]:
+    return [event for index, block in enumerate(blocks) for event in (begin(index, **block), end(index))]
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        (SEARCH, FOUND),
+        (SEARCH, SEARCH, FOUND),
+        (SEARCH, SEARCH, FOUND, FOUND),
+        (SEARCH, FOUND, SEARCH, FOUND),
+        (SEARCH, FOUND, SEARCH | {"input": {"query": "y"}}, FOUND | {"content": [{"type": "web_search_result"}]}),
+    ],
+)
+def test_a_tool_of_the_service_is_told_once_for_an_id(blocks: tuple[Json, ...]) -> None:
+    assert read(*whole(*blocks), STOP) == SEARCHED
+
+
+def test_a_tool_of_the_service_that_comes_again_behind_a_pause_is_told_and_goes_back_once() -> None:
+    reading = parser()
+    events: list[AdapterEvent] = []
+    for blocks in ((SEARCH,), (SEARCH,), (SEARCH, FOUND)):
+        for event in (*whole(*blocks), delta("pause_turn"), STOP):
+            events.extend(reading.receive(json.dumps(event).encode()))
+        reading.go_on()
+    assert [*events, CallCompleted()] == SEARCHED
+    assert reading.known.said == [SEARCH, FOUND]
+
+
+def test_a_result_of_the_service_belongs_to_its_own_call_beside_a_call_of_the_same_id() -> None:
+    events = read(*whole(SEARCH, {"type": "tool_use", "id": "srv1", "name": "f", "input": {}}, FOUND), STOP)
+    assert [event.call_id for event in events if isinstance(event, ToolResultReady)] == ["srv1"]
+    assert [event.call_id == "srv1" for event in events if isinstance(event, ToolCallReady)] == [True, False]
+
+
+def test_a_tool_of_the_service_without_an_id_is_kept_under_that_of_its_call() -> None:
+    announced, kept, *_ = read(*whole({"type": "server_tool_use", "name": "web_search", "input": {}}), STOP)
+    assert isinstance(announced, ToolCallAnnounced)
+    assert isinstance(kept, ItemReady)
+    assert isinstance(kept.item, OpaqueItem)
+    assert kept.item.payload["block"]["id"] == announced.call_id
+
+
 def test_two_calls_of_one_id_are_two_calls() -> None:
-    same = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
-    events = read(begin(0, **same), end(0), begin(1, **same), end(1), STOP)
+    events = read(*used(0), *used(1, input=1), STOP)
     ids = [event.call_id for event in events if isinstance(event, ToolCallReady)]
     assert ids[0] == "c1"
     assert len(set(ids)) == 2

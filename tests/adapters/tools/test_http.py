@@ -171,7 +171,7 @@ async def test_an_argument_cannot_reach_another_path(orders: Orders, base: str) 
     await call({"id": "../admin?x=1#y"}, url=f"{base}/orders/{{id}}")
     output = await call({"id": ".."}, url=f"{base}/orders/{{id}}")
     assert [each["target"] for each in orders.requests] == []
-    assert output == ToolOutput("an argument must not be `.` or `..`: it stands in a path", error=True)
+    assert output == ToolOutput("an argument must not be empty, `.` or `..`: it stands in a path", error=True)
 
 
 @pytest.mark.parametrize(

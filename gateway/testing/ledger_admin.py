@@ -68,6 +68,18 @@ async def _listed(ledger: Ledger, where: ContextFilter = _ALL, tenant: str = "ac
     return [each.public_id for each in (await ledger.admin.contexts(tenant, where)).contexts]
 
 
+async def _by_standing(ledger: Ledger) -> dict[Standing, list[str]]:
+    """What each list holds that is filtered by how contexts stand, where it holds any. Each tells of a context what it is
+    filtered by."""
+    found = {}
+    for standing in Standing:
+        listed = (await ledger.admin.contexts("acme", ContextFilter(standing=standing))).contexts
+        same({each.standing for each in listed} - {standing}, set())
+        if listed:
+            found[standing] = [each.public_id for each in listed]
+    return found
+
+
 async def _only(ledger: Ledger) -> ListedContext:
     [listed] = (await ledger.admin.contexts("acme", _ALL)).contexts
     return listed
@@ -123,27 +135,50 @@ class AdminContextTests:
         same(await _listed(ledger, ContextFilter(since=2, until=2)), ["public-002"])
         same(await _listed(ledger, ContextFilter(agent="none")), [])
 
-    async def test_lists_are_filtered_by_how_contexts_stand(self, ledger: Ledger) -> None:
+    async def test_lists_are_filtered_by_the_worst_that_is_to_be_said_of_a_context(self, ledger: Ledger) -> None:
         await ledger.commit(*FIRST_TURN, _context(2))
         lost = (replace(FOLLOW_UP, new_task=True, task="task-2", event=None), MarkHandleLost("thread-1", 2))
-        same(await _listed(ledger, ContextFilter(standing=Standing.IDLE)), ["public-1"])
-        same(await _listed(ledger, ContextFilter(standing=Standing.WORKING)), ["public-002"])
+        same(await _by_standing(ledger), {Standing.IDLE: ["public-1"], Standing.WORKING: ["public-002"]})
         await ledger.commit(lost[1])
-        same(await _listed(ledger, ContextFilter(standing=Standing.LOST)), ["public-1"])
-        same(await _listed(ledger, ContextFilter(standing=Standing.UNSYNCED)), [])
+        same(await _by_standing(ledger), {Standing.LOST: ["public-1"], Standing.WORKING: ["public-002"]})
         await ledger.commit(lost[0])
-        same(await _listed(ledger, ContextFilter(standing=Standing.WORKING)), ["public-1", "public-002"])
-        same(await _listed(ledger, ContextFilter(standing=Standing.LOST)), [])
+        same(await _by_standing(ledger), {Standing.LOST: ["public-1"], Standing.WORKING: ["public-002"]})
 
-    async def test_lists_are_filtered_by_whether_the_latest_turn_has_failed(self, ledger: Ledger) -> None:
+    async def test_a_context_whose_latest_turn_has_failed_is_listed_as_failed_and_not_as_idle(
+        self, ledger: Ledger
+    ) -> None:
         ended = replace(FINISH, status=TurnStatus.FAILED, failure_class="timed-out", state=TaskState.FAILED)
-        await ledger.commit(_context(2), ACCEPT, PREPARE)
-        same(await _listed(ledger, ContextFilter(failed=True)), [])
+        await ledger.commit(ACCEPT, PREPARE)
+        same(await _by_standing(ledger), {Standing.WORKING: ["public-1"]})
         await ledger.commit(replace(FAIL, items=()), APPEND, ended)
-        same(await _listed(ledger, ContextFilter(failed=True)), ["public-1"])
-        same(await _listed(ledger, ContextFilter(failed=True, agent="none")), [])
+        same(await _by_standing(ledger), {Standing.FAILED: ["public-1"]})
+        same(await _listed(ledger, ContextFilter(standing=Standing.FAILED, agent="none")), [])
         await ledger.commit(replace(FOLLOW_UP, new_task=True, task="task-2", event=None))
-        same(await _listed(ledger, ContextFilter(failed=True)), [])
+        same(await _by_standing(ledger), {Standing.WORKING: ["public-1"]})
+
+    async def test_a_context_that_was_lost_is_not_listed_as_failed(self, ledger: Ledger) -> None:
+        ended = replace(FINISH, status=TurnStatus.FAILED, failure_class="handle-expired", state=TaskState.FAILED)
+        await ledger.commit(ACCEPT, PREPARE, replace(FAIL, items=()), APPEND, ended, MarkHandleLost("thread-1", 1))
+        same(await _by_standing(ledger), {Standing.LOST: ["public-1"]})
+
+    async def test_a_task_whose_turn_has_ended_with_a_question_waits_until_it_is_answered(self, ledger: Ledger) -> None:
+        asks = replace(FINISH, state=TaskState.INPUT_REQUIRED)
+        await ledger.commit(*FIRST_TURN[:-1], asks, _context(2))
+        same(await _by_standing(ledger), {Standing.WAITING: ["public-1"], Standing.WORKING: ["public-002"]})
+        [listed] = (await ledger.admin.contexts("acme", ContextFilter(standing=Standing.WAITING))).contexts
+        same((listed.turn and listed.turn.id, listed.standing), ("turn-1", Standing.WAITING))
+        found = await ledger.admin.overview("acme")
+        same([(each.agent, each.status, each.turns) for each in found.question_counts], [("echo", TurnStatus.WAITING, 1)])
+        same((await ledger.admin.overview("other")).question_counts, ())
+        await ledger.commit(replace(FOLLOW_UP, event=None))
+        same(await _by_standing(ledger), {Standing.WORKING: ["public-1", "public-002"]})
+        same((await ledger.admin.overview("acme")).question_counts, ())
+
+    async def test_a_question_of_a_context_that_is_over_waits_for_nobody(self, ledger: Ledger) -> None:
+        await ledger.commit(*FIRST_TURN[:-1], replace(FINISH, state=TaskState.AUTH_REQUIRED))
+        await ledger.commit(DeleteContext(ADA, "context-1", 3000))
+        same(await _by_standing(ledger), {Standing.ENDED: ["public-1"]})
+        same((await ledger.admin.overview("acme")).question_counts, ())
 
     async def test_contexts_that_are_over_are_listed_on_request_alone(self, ledger: Ledger) -> None:
         await ledger.commit(*FIRST_TURN, _context(2))

@@ -8,10 +8,10 @@ from gateway.a2a.errors import invalid
 from gateway.ledger.admin.contexts import ContextFilter, Standing
 from gateway.ports.observer import Target
 from gateway.ui.keyset import given, named
-from gateway.ui.standings import FAILED, STANDINGS, of_listed
+from gateway.ui.standings import STANDINGS
 from gateway.ui.visit import Outcome, Page, Visit
 
-_SHORTCUTS = {"": "all", FAILED: "failed", Standing.WAITING: "waiting", Standing.WORKING: "running"}
+_SHORTCUTS = {"": "all", Standing.FAILED: "failed", Standing.WAITING: "waiting", Standing.WORKING: "running"}
 
 
 async def show(visit: Visit) -> Outcome:
@@ -21,11 +21,10 @@ async def show(visit: Visit) -> Outcome:
     where = ContextFilter(
         agent=asked["agent"] or None,
         principal=asked["principal"] or None,
-        standing=None if asked["standing"] == FAILED else _standing(asked["standing"]),
+        standing=_standing(asked["standing"]),
         since=_moment("since", asked["since"]),
         until=_moment("until", asked["until"]),
         text=asked["text"] or None,
-        failed=asked["standing"] == FAILED,
     )
     before = given(visit.query.get("before"), str)
     try:
@@ -42,7 +41,6 @@ async def show(visit: Visit) -> Outcome:
             (standing, words, _address({**asked, "standing": standing})) for standing, words in _SHORTCUTS.items()
         ],
         "found": found,
-        "worst": {context.id: of_listed(context) for context in found.contexts},
         "older": named(visit, "before", found.before),
         "filtered": any(asked.values()),
     }

@@ -108,7 +108,7 @@ def facts(found: Overview, agents: Collection[str]) -> Iterator[Fact]:
         pages = {name: f"/ui/agents/{quote(name, safe='')}#failures" for name in failed if name in agents}
         yield _fact(f"{many(failed.total(), 'turn')} failed in the last hour", failed, "failed", pages)
     waiting: Counter[str] = Counter()
-    for count in found.open_counts:
+    for count in (*found.open_counts, *found.question_counts):
         if count.status is TurnStatus.WAITING:
             waiting[count.agent] += count.turns
     if waiting:

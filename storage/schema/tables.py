@@ -25,6 +25,7 @@ from sqlmodel import Field, SQLModel
 from storage.schema.conditions import (
     ITEM_REFUSED,
     ITEM_UNSENT,
+    TASK_WAITING,
     THREAD_BROKEN,
     THREAD_LIVE,
     TOOL_CALL_SETTLED,
@@ -139,6 +140,7 @@ class Task(Row, table=True):
     __table_args__ = (
         _partial("ix_task_listed", "tenant", "principal", "agent", "status_at", "id", where="visible = 1"),
         _partial("ix_task_listed_in_context", "context", "agent", "status_at", "id", where="visible = 1"),
+        _partial("ix_task_waiting", "context", where=TASK_WAITING),
         _one_of(
             "state",
             "TASK_STATE_SUBMITTED",

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Column, Select, Table, and_, bindparam, case, func, literal_column, or_, select, text, tuple_
 from sqlalchemy.sql.expression import ColumnElement, FromClause, Subquery
 
-from storage.schema.conditions import THREAD_BROKEN, thread_live
+from storage.schema.conditions import TASK_WAITING, THREAD_BROKEN, task_waiting, thread_live
 from storage.schema.tables import (
     context,
     delete_job,
@@ -108,9 +108,9 @@ _IS_LATEST_OPEN = ~there_is(
 )
 
 
-def _has_open(*more: ColumnElement[bool]) -> ColumnElement[bool]:
+def _has_open() -> ColumnElement[bool]:
     turns = _turns_beside(_open, _of_context)
-    return there_is(turns, _of_context.c.context == context.c.id, _open.c.ended_at.is_(None), *more)
+    return there_is(turns, _of_context.c.context == context.c.id, _open.c.ended_at.is_(None))
 
 
 def _has_thread(*more: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -119,14 +119,41 @@ def _has_thread(*more: ColumnElement[bool]) -> ColumnElement[bool]:
 
 _ENDED = context.c.state.in_([word("expired"), word("deleted")])
 
+_latest, _asked = turn.alias("latest_turn"), task.alias("asked")
+
+_HAS_FAILED = there_is(
+    _turns_beside(_latest, _of_context),
+    _of_context.c.context == context.c.id,
+    _latest.c.number == last_number(_of_context.c.id),
+    _latest.c.status == word("failed"),
+    ~there_is(
+        _turns_beside(_later, _beside),
+        _beside.c.context == _of_context.c.context,
+        _beside.c.id != _of_context.c.id,
+        _later.c.number == last_number(_beside.c.id),
+        _later.c.id > _latest.c.id,
+    ),
+)
+"""The latest turn of the context has failed."""
+
+_HAS_QUESTION = there_is(
+    _asked,
+    _asked.c.context == context.c.id,
+    text(task_waiting("asked.")),
+    ~there_is(_later, _later.c.task == _asked.c.id, _later.c.ended_at.is_(None), _later.c.status != word("waiting")),
+)
+"""A task of the context waits for its caller, who has not answered yet."""
+
 _STANDING = case(
     (_ENDED, word("ended")),
-    (_has_open(_open.c.status == word("waiting")), word("waiting")),
-    (_has_open(), word("working")),
     (_has_thread(_of_context.c.state == word("lost")), word("lost")),
     (_has_thread(_of_context.c.state == word("unsynced")), word("unsynced")),
+    (_HAS_FAILED, word("failed")),
+    (_HAS_QUESTION, word("waiting")),
+    (_has_open(), word("working")),
     else_=word("idle"),
 )
+"""The worst that is to be said of the context."""
 
 
 def _if_given(parameter: str, condition: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -183,6 +210,18 @@ ADMIN_CONTEXTS_OPEN = _listed(
     turn.c.id < bindparam("before"),
 )
 """Of the turns that have not ended: not more than `chunk` of them."""
+
+_asking = limited(
+    select(task.c.context).distinct().where(text(TASK_WAITING)).order_by(task.c.context.desc()), bindparam("chunk")
+).subquery("asking")
+
+ADMIN_CONTEXTS_WAITING = _listed(
+    _asking.join(thread, thread.c.context == unindexed(_asking.c.context)).join(turn, turn.c.thread == thread.c.id),
+    turn.c.number == last_number(thread.c.id),
+    _IS_LATEST,
+    turn.c.id < bindparam("before"),
+)
+"""Of the latest contexts with tasks that wait: not more than `chunk` of them."""
 
 _broken = limited(select(thread.c.id).where(text(THREAD_BROKEN)), bindparam("chunk")).subquery("broken")
 

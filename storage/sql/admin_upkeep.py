@@ -7,7 +7,7 @@ from sqlalchemy import Select, and_, bindparam, func, literal_column, or_, selec
 from sqlalchemy.sql.expression import ColumnElement, FromClause, TextClause
 
 from gateway.ports.adapter import HANDLE_LOST
-from storage.schema.conditions import THREAD_BROKEN
+from storage.schema.conditions import TASK_WAITING, THREAD_BROKEN
 from storage.schema.tables import (
     context,
     delete_job,
@@ -22,7 +22,7 @@ from storage.schema.tables import (
     turn,
 )
 from storage.sql.admin_contexts import CORRELATION_ID, IN_TENANT, last_number, recent
-from storage.sql.fragments import ONE, ZERO, limited, place_in, some, word
+from storage.sql.fragments import ONE, ZERO, limited, place_in, some, there_is, word
 
 _LIMIT: ColumnElement[int] = bindparam("limit")
 
@@ -43,6 +43,22 @@ ADMIN_OPEN_COUNTS = (
     .group_by(thread.c.agent, turn.c.status)
     .order_by(thread.c.agent, turn.c.status)
 )
+
+_unanswered = turn.alias("unanswered")
+_asking = limited(select(task.c.id).where(text(TASK_WAITING)), bindparam("chunk")).subquery("asking")
+
+ADMIN_QUESTION_COUNTS = (
+    select(task.c.agent, func.count(), func.min(task.c.status_at))
+    .select_from(_asking.join(task, task.c.id == _asking.c.id).join(context, context.c.id == task.c.context))
+    .where(
+        IN_TENANT,
+        context.c.state == word("open"),
+        ~there_is(_unanswered, _unanswered.c.task == task.c.id, _unanswered.c.ended_at.is_(None)),
+    )
+    .group_by(task.c.agent)
+    .order_by(task.c.agent)
+)
+"""Of the tasks that wait without an open turn, as their turns have ended with a question."""
 
 _latest, _logged = service_call.alias("latest"), event.alias("logged")
 

@@ -38,6 +38,9 @@ BOUNDS: dict[str, Bound] = {
     "contexts that work": Bound(
         lambda admin: admin.contexts("acme", ContextFilter(standing=Standing.WORKING)), 2, 30, 20_000
     ),
+    "contexts that wait": Bound(
+        lambda admin: admin.contexts("acme", ContextFilter(standing=Standing.WAITING)), 2, 30, 20_000
+    ),
     "contexts that are lost": Bound(
         lambda admin: admin.contexts("acme", ContextFilter(standing=Standing.LOST)), 2, 40, 20_000
     ),
@@ -55,7 +58,7 @@ BOUNDS: dict[str, Bound] = {
     "a body": Bound(lambda admin: admin.body("acme", BodyKey("outcome", "tool-00007")), 1, 1, 66_000),
     "events": Bound(lambda admin: admin.task_events("acme", TASK), 9, 300, 550_000),
     "later events": Bound(lambda admin: admin.task_events("acme", TASK, 1500), 9, 300, 550_000),
-    "an overview": Bound(lambda admin: admin.overview("acme"), 12, 1300, 120_000),
+    "an overview": Bound(lambda admin: admin.overview("acme"), 13, 1300, 120_000),
     "failures": Bound(lambda admin: admin.failures("acme", "notes"), 20, 100, 20_000),
     "deliveries": Bound(lambda admin: admin.deliveries("acme", DeliveryFilter.ACTIVE), 1, 101, 20_000),
     "deletions": Bound(lambda admin: admin.handle_deletions("acme", given_up=True), 1, 101, 20_000),

@@ -34,7 +34,8 @@ class HealthState(StrEnum):
 class AgentHealth(msgspec.Struct, frozen=True):
     """`since` is the time since which the state has been so, None for OK; `rest` the seconds until a backend that is left alone
     is asked again. `silent` are those of the `calls` under way of which nothing has come for SILENCE. The others count turns,
-    `failed` those of the last hour. `first` is the median of the milliseconds to the first event of an answer."""
+    `waiting` those too that have ended with a question, `failed` those of the last hour. `first` is the median of the
+    milliseconds to the first event of an answer."""
 
     state: HealthState
     since: int | None
@@ -63,7 +64,7 @@ def agent_health(
     elif begun or heard:
         state, since = HealthState.SILENT, min([*begun, *heard])
     counts: Counter[TurnStatus] = Counter()
-    for count in found.open_counts:
+    for count in (*found.open_counts, *found.question_counts):
         if count.agent == agent:
             counts[count.status] += count.turns
     firsts = [each.first for each in found.call_times if each.agent == agent and each.first is not None]

@@ -12,13 +12,15 @@ from gateway.ports.conversation import HandleKind, StorageOwner
 
 
 class Standing(StrEnum):
-    """How a context stands. WORKING and WAITING: one of its turns runs or is queued, or waits for its caller. LOST, UNSYNCED:
-    a thread that nothing else may be said of. ENDED: it is a tombstone."""
+    """How a context stands, the worst first: the worst that is to be said of it. LOST, UNSYNCED: a thread of it is. FAILED: its
+    latest turn has failed. WAITING: a task of it waits for its caller. WORKING: one of its turns runs or is queued. ENDED: it
+    is a tombstone, of which nothing else is said."""
 
-    WORKING = "working"
-    WAITING = "waiting"
     LOST = "lost"
     UNSYNCED = "unsynced"
+    FAILED = "failed"
+    WAITING = "waiting"
+    WORKING = "working"
     IDLE = "idle"
     ENDED = "ended"
 
@@ -26,8 +28,7 @@ class Standing(StrEnum):
 class ContextFilter(msgspec.Struct, frozen=True):
     """What a list of contexts holds; None is no filter, but for `standing`: all that have not ENDED. `principal` and `agent`
     are whole names. `since` and `until` bound the time at which the latest message was accepted. `text`, at most 200
-    characters, is looked for in what callers and agents said, in any turn, without regard to the case of ASCII letters.
-    `failed`: the turn that is listed has failed."""
+    characters, is looked for in what callers and agents said, in any turn, without regard to the case of ASCII letters."""
 
     agent: str | None = None
     principal: str | None = None
@@ -35,7 +36,6 @@ class ContextFilter(msgspec.Struct, frozen=True):
     since: int | None = None
     until: int | None = None
     text: str | None = None
-    failed: bool = False
 
 
 class ListedThread(msgspec.Struct, frozen=True):

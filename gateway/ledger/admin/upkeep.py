@@ -174,7 +174,8 @@ class BrokenThread(msgspec.Struct, frozen=True):
 
 
 class OpenCount(msgspec.Struct, frozen=True):
-    """Of the turns of an agent that have not ended."""
+    """Of the turns of an agent that have not ended, or of those that have ended with a question; `oldest_at` is the time at
+    which the oldest was accepted, or has asked."""
 
     agent: str
     status: TurnStatus
@@ -224,7 +225,8 @@ class ProcessFacts(msgspec.Struct, frozen=True):
 class Overview(msgspec.Struct, frozen=True):
     """How things stand at `now`, by the ledger's clock.
 
-    `open_counts` count all open turns. `turns` are those of them that run, were tried again or are put aside, the oldest
+    `open_counts` count all open turns; `question_counts`, as WAITING, the tasks that wait for their callers without one, as
+    their turns have ended with a question. `turns` are those of them that run, were tried again or are put aside, the oldest
     first, at most 200; `tools` the open tool calls of these, at most 200. `failures` are those of the last hour, the latest
     first, at most 1,000. `broken` are at most 50 threads. `stuck` are at most 20 deliveries, `given_up` deletions, at most
     20. `call_times` and `tool_times` are of the latest turns, at most 500 of each. `backlog` and `processes`, at most 100,
@@ -233,6 +235,7 @@ class Overview(msgspec.Struct, frozen=True):
 
     now: int
     open_counts: tuple[OpenCount, ...]
+    question_counts: tuple[OpenCount, ...]
     turns: tuple[OpenTurnFacts, ...]
     tools: tuple[OpenToolFacts, ...]
     failures: tuple[FailureFact, ...]

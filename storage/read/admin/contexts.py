@@ -39,7 +39,7 @@ _MOST = 100
 """Rows of a page, but for lists of contexts."""
 
 _CHUNK = 5000
-"""Open turns, or threads that cannot continue, that are looked at."""
+"""Open turns, tasks that wait, or threads that cannot continue, that are looked at."""
 
 _NO_TIME, _NO_NUMBER = 2**62, 2**62
 _WORDS, _SHORT_WORDS = 600, 200
@@ -48,16 +48,13 @@ _LONGEST_TEXT = 200
 _CONTEXT, _TURN = 7, 7
 """Numbers of columns."""
 
-_STATUS = 4
-"""The column of the state of a turn."""
-
 _INDEXED: dict[Standing | None, Query] = {
     Standing.WORKING: compiled.ADMIN_CONTEXTS_OPEN,
-    Standing.WAITING: compiled.ADMIN_CONTEXTS_OPEN,
+    Standing.WAITING: compiled.ADMIN_CONTEXTS_WAITING,
     Standing.LOST: compiled.ADMIN_CONTEXTS_BROKEN,
     Standing.UNSYNCED: compiled.ADMIN_CONTEXTS_BROKEN,
 }
-"""Where an index has the turns or threads of a standing."""
+"""Where an index has the turns, tasks or threads of a standing."""
 
 Listed = tuple[str, Row, str]
 """The place of a context in its list, its row, and its words."""
@@ -90,7 +87,7 @@ class ContextQueries:
             "before": LAST if before is None else before,
             "limit": limit + 1,
         }
-        indexed = None if where.text or where.failed else _INDEXED.get(where.standing)
+        indexed = None if where.text else _INDEXED.get(where.standing)
         if indexed is not None:
             rows = await self._readers.scan(indexed, {**values, "chunk": _CHUNK})
             found = _once([(row[_CONTEXT], row, first_text(row[-1], _WORDS)) for row in rows])
@@ -105,7 +102,7 @@ class ContextQueries:
         while True:
             values["chunk"] = pace.chunk
             chunk, floor, at = await self._chunk(values, wanted)
-            found = _once([*found, *(each for each in chunk if not where.failed or _has_failed(each[1]))])
+            found = _once([*found, *chunk])
             if len(found) > limit or floor is None:
                 return await self._page(found, limit, None, None)
             values["before"] = floor
@@ -211,10 +208,6 @@ def _with_words(row: Row, wanted: str | None) -> Listed | None:
     piece = row[-1]
     words = first_text(piece, _WORDS) if wanted is None else text_around(piece, wanted, _WORDS)
     return None if words is None else (row[_CONTEXT], row, words)
-
-
-def _has_failed(row: Row) -> bool:
-    return len(row) > _CONTEXT and row[_CONTEXT + _STATUS] == TurnStatus.FAILED
 
 
 def _place(row: Row) -> tuple[str, int]:

@@ -41,7 +41,7 @@ _MOST = 100
 """Rows of a page."""
 
 _OPEN = 10_000
-"""Open turns, or threads that cannot continue, that are looked at."""
+"""Open turns, tasks that wait, or threads that cannot continue, that are looked at."""
 
 _TURNS, _BROKEN, _STUCK, _TIMES = 200, 50, 20, 500
 _RECENT = 300
@@ -66,10 +66,11 @@ class UpkeepQueries:
     async def overview(self, tenant: str) -> Overview:
         now = self._now()
         values = {"tenant": tenant, "now": now}
-        turns, tools, counts, failures, broken, stuck, given_up = await self._readers.scan_all(
+        turns, tools, counts, questions, failures, broken, stuck, given_up = await self._readers.scan_all(
             (compiled.ADMIN_OPEN_TURNS, {**values, "chunk": _OPEN, "limit": _TURNS}),
             (compiled.ADMIN_OPEN_TOOLS, {**values, "chunk": _OPEN, "limit": _TURNS}),
             (compiled.ADMIN_OPEN_COUNTS, {**values, "chunk": _OPEN}),
+            (compiled.ADMIN_QUESTION_COUNTS, {**values, "chunk": _OPEN}),
             (compiled.ADMIN_FAILED_LATELY, {**values, "since": now - _HOUR, "chunk": _FAILURES}),
             (compiled.ADMIN_BROKEN, {**values, "chunk": _OPEN, "limit": _BROKEN}),
             (compiled.ADMIN_DELIVERIES_STUCK, _before(tenant, None, _STUCK)),
@@ -86,6 +87,7 @@ class UpkeepQueries:
         return Overview(
             now,
             tuple([OpenCount(agent, TurnStatus(status), *rest) for agent, status, *rest in counts]),
+            tuple([OpenCount(agent, TurnStatus.WAITING, *rest) for agent, *rest in questions]),
             tuple(map(_open_turn, turns)),
             tuple(map(_open_tool, tools)),
             tuple(map(_failure, failures)),

@@ -21,6 +21,7 @@ AGENTS = """
 echo: {type: python, ref: "gateway.cli.demo.agent:reply", default: true}
 broken: {type: python, ref: "tests.gateway.ui.agents:fails"}
 wedged: {type: python, ref: "tests.gateway.ui.agents:waits"}
+asking: {type: python, ref: "tests.gateway.ui.agents:asks"}
 """
 IDLE = {
     "state": "ok", "openCalls": 0, "silentCalls": 0, "runningTurns": 0, "queuedTurns": 0, "waitingTurns": 0, "failedTurns": 0,
@@ -57,7 +58,7 @@ async def http(gateway: Local) -> AsyncIterator[httpx2.AsyncClient]:
 
 async def test_agents_of_which_nothing_is_wrong_are_ok(http: httpx2.AsyncClient) -> None:
     found = (await http.get(HEALTH)).json()["agents"]
-    assert found == [{"agent": name, **IDLE} for name in ("echo", "broken", "wedged")]
+    assert found == [{"agent": name, **IDLE} for name in ("echo", "broken", "wedged", "asking")]
 
 
 async def test_what_failed_is_counted(http: httpx2.AsyncClient) -> None:
@@ -110,3 +111,12 @@ async def test_only_admins_are_told(start_local: StartLocal) -> None:
             http.headers["authorization"] = f"Bearer {await make_key(gateway, f'{admin}', admin=admin)}"
             statuses.append((await http.get(HEALTH)).status_code)
     assert statuses == [403, 200]
+
+
+async def test_a_turn_that_has_ended_with_a_question_waits_until_it_is_answered(http: httpx2.AsyncClient) -> None:
+    asking = A2A(http, "asking")
+    task = await asking.send("?", "c-1")
+    found = (await http.get(HEALTH)).json()["agents"][3]
+    assert (found["agent"], found["waitingTurns"], found["queuedTurns"]) == ("asking", 1, 0)
+    await asking.send("Oslo", "c-1", taskId=task["id"])
+    assert (await http.get(HEALTH)).json()["agents"][3]["waitingTurns"] == 0

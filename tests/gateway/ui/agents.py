@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from gateway.agent import Turn
+from gateway.agent import InputRequired, Turn
 
 
 async def fails(turn: Turn) -> AsyncIterator[str]:
@@ -15,3 +15,10 @@ async def waits(turn: Turn) -> AsyncIterator[str]:
     """Says a first piece and then nothing, until it is cancelled."""
     yield "a first piece "
     await asyncio.Event().wait()
+
+
+async def asks(turn: Turn) -> AsyncIterator[str]:
+    """Asks without a tool call; any message but `?` is an answer."""
+    if turn.text == "?":
+        raise InputRequired("Where to?")
+    yield f"to {turn.text}"

@@ -13,6 +13,7 @@ from tests.running import Local, StartLocal
 AGENTS = """
 echo: {type: python, ref: "gateway.cli.demo.agent:reply", default: true}
 broken: {type: python, ref: "tests.gateway.ui.agents:fails"}
+asking: {type: python, ref: "tests.gateway.ui.agents:asks"}
 """
 EVIL = "<script>alert(1)</script> \u202e \0".replace("\0", "")
 
@@ -288,3 +289,20 @@ async def test_a_text_of_another_task_is_not_shown_under_this_one(visitor: Visit
     for link in links(visitor, f"/ui/tasks/{other['id']}/body/"):
         answer = await visitor.http.get(link.replace(other["id"], one["id"], 1))
         assert answer.status_code == 404, link
+
+
+async def test_a_task_that_has_asked_without_a_tool_call_waits_on_every_page(visitor: Visitor, gateway: Local) -> None:
+    async with a2a_http(gateway.url) as http:
+        asking = A2A(http, "asking")
+        task = await asking.send("?", "c-1")
+        assert "1 waits for its caller ( asking )." in await visitor.open("/ui/")
+        assert "/ui/contexts?agent=asking&standing=waiting" in links(visitor, "/ui/contexts?")
+        assert "c-1" in await visitor.open("/ui/contexts?standing=waiting")
+        [context] = set(links(visitor, "/ui/contexts/"))
+        assert "No context fits." in await visitor.open("/ui/contexts?standing=idle")
+        await visitor.open(context)
+        assert states_in_headings(visitor.html) == ["waits", "waits"]
+        await asking.send("Oslo", "c-1", taskId=task["id"])
+        await visitor.open(context)
+        assert states_in_headings(visitor.html) == ["idle", "idle"]
+        assert "No context fits." in await visitor.open("/ui/contexts?standing=waiting")

@@ -18,10 +18,13 @@ TABLES = frozenset(Row.metadata.tables)
 # What is open or cannot continue is walked in its own index; keys and duties are few.
 _OPEN = ["SCAN turn USING INDEX ix_turn_open"]
 _BROKEN = ["SCAN thread USING INDEX ix_thread_broken"]
+_WAITING = ["SCAN task USING INDEX ix_task_waiting"]
 WALKED = {
     "ADMIN_CONTEXTS_OPEN": _OPEN,
     "ADMIN_CONTEXTS_BROKEN": _BROKEN,
+    "ADMIN_CONTEXTS_WAITING": _WAITING,
     "ADMIN_OPEN_COUNTS": _OPEN,
+    "ADMIN_QUESTION_COUNTS": _WAITING,
     "ADMIN_OPEN_TURNS": _OPEN,
     "ADMIN_OPEN_TOOLS": _OPEN,
     "ADMIN_BROKEN": _BROKEN,

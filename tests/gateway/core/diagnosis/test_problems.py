@@ -20,7 +20,7 @@ from gateway.ledger.push import PushState
 from gateway.ledger.states import ServiceCallStatus, ToolCallStatus, TurnStatus
 
 NOW = 1_000_000
-NOTHING = Overview(NOW, (), (), (), (), (), (), (), (), (), Backlog(0, 0, 0, 0, 0), ())
+NOTHING = Overview(NOW, (), (), (), (), (), (), (), (), (), (), Backlog(0, 0, 0, 0, 0), ())
 TURN = OpenTurnFacts(
     "turn-1", "task-1", "context-1", "ada", "echo", TurnStatus.RUNNING, "process-1", 0, NOW - 60_000, NOW - 60_000,
     "call-1", ServiceCallStatus.STARTED, 0, 0, NOW - 31_000,

@@ -35,6 +35,7 @@ async def show(visit: Visit) -> Outcome:
     cards = [await _card(visit, thread) for thread in found.threads if not thread.archived]
     values = {
         "context": found,
+        "agents": visit.parts.agents.by_name,
         "standing": of_context(found, [(card.thread, card.latest) for card in cards]),
         "cards": cards,
         "archived": [thread for thread in found.threads if thread.archived],

@@ -1,5 +1,6 @@
 """Does it work? A client of the public wire, in the browser."""
 
+from gateway.a2a.errors import NotFound, echo
 from gateway.a2a.tool_calls import URI, Phase
 from gateway.a2a.wire import v1_0
 from gateway.ui.foreign import SHOWN, UNSEEN_IN_SCRIPTS
@@ -10,8 +11,10 @@ from gateway.ui.wire import Wire
 async def show(visit: Visit) -> Outcome:
     agents = visit.parts.agents
     default = agents.default.name if agents.default is not None else next(iter(agents.by_name))
-    name = visit.query.get("agent", "")
-    agent = agents.by_name[name if name in agents.by_name else default]
+    name = visit.query.get("agent") or default
+    agent = agents.by_name.get(name)
+    if agent is None:
+        raise NotFound(f"no agent is called {echo(name)}")
     values = {
         "agents": [each.name for each in agents],
         "agent": agent,

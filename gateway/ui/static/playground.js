@@ -1,6 +1,7 @@
 // A client of the public wire: messages, streams, files, approvals, tools of the client, cancellation, and streams that are resumed.
 // What others have written is put into the page as text, never as HTML.
 
+import { element, entry, remove, said, visible, write } from "./talk.js";
 import { events, WireError } from "./wire.js";
 
 const $ = (id) => document.getElementById(id);
@@ -9,32 +10,15 @@ const params = new URLSearchParams(location.search);
 
 const TERMINAL = new Set(["TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED"]);
 const WAITING = new Set(["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"]);
-const UNSEEN = new RegExp(play.unseen, "gu"); // the table of the pages
 const CONFIRMATION = "adk_request_confirmation"; // the question of another kind of client
-const LONGEST = 100_000;
+const UNBEGUN = "requested or running"; // a task that is read tells no more of a call without an outcome
 const KEPT_EVENTS = 500;
+const PAUSES = [500, 1000, 2000, 4000, 8000, 15_000, 30_000]; // before a stream is resumed again, in milliseconds
 
 const current = { task: play.task, state: "", last: "" };
-const entries = new Map();
-
-// --- text of others
-
-function visible(text) {
-  const cut = text.length > LONGEST ? `${text.slice(0, LONGEST)} … ${text.length - LONGEST} more characters` : text;
-  return cut.replace(UNSEEN, (found) => `⟨${names([...found])}⟩`);
-}
-
-function names(characters) {
-  const shown = characters.slice(0, play.named).map((each) => `U+${each.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`);
-  const more = characters.length - shown.length;
-  return shown.join(" ") + (more ? ` and ${more} more` : "");
-}
-
-function element(tag, text = "", more = {}) {
-  const made = document.createElement(tag);
-  made.textContent = text;
-  return Object.assign(made, more);
-}
+const tools = new Map(); // the tool calls that are shown, by their ids
+let asked = ""; // the question that is shown
+let followed = new AbortController(); // of the stream that is listened to
 
 function say(text) {
   if ($("status").textContent !== text) $("status").textContent = text;
@@ -42,76 +26,33 @@ function say(text) {
 
 // --- the conversation
 
-function entry(key, who, kind = "") {
-  let found = entries.get(key);
-  if (!found) {
-    const item = element("li", "", { className: kind });
-    const body = element("span");
-    const files = element("span");
-    item.append(element("span", who, { className: "who" }), body, files);
-    $("talk").append(item);
-    found = { body, files, text: "" };
-    entries.set(key, found);
-  }
-  return found;
-}
-
-function write(found, text, append) {
-  found.text = append ? found.text + text : text;
-  found.body.textContent = visible(found.text);
-}
-
-function file(found, part) {
-  const name = part.filename || part.mediaType || "file";
-  if (part.raw === undefined) {
-    found.files.append(element("span", ` [${visible(name)} at ${visible(part.url)}]`));
-    return;
-  }
-  const bytes = Uint8Array.from(atob(part.raw), (character) => character.charCodeAt(0));
-  const link = element("a", `${visible(name)} (${bytes.length} bytes)`, {
-    href: URL.createObjectURL(new Blob([bytes], { type: "application/octet-stream" })),
-    download: name,
-  });
-  found.files.append(" ", link);
-}
-
-function clear(found) {
-  for (const link of found.files.querySelectorAll("a")) URL.revokeObjectURL(link.href);
-  found.files.replaceChildren();
-  write(found, "", false);
-}
-
-// What does not append takes the place of what came before, such as of a message that was sent and comes back with its task.
 function parts(key, list, who, kind, append = false) {
-  if (!append && entries.has(key)) clear(entries.get(key));
   let text = "";
+  const files = [];
   for (const part of list ?? []) {
     const facts = part.metadata?.[play.extension];
-    if (facts && part.data && (part.data.args || part.data.response)) {
-      toolCall(part.data, facts);
-    } else if (part.text !== undefined) {
-      text += part.text;
-    } else if (part.raw !== undefined || part.url !== undefined) {
-      const found = entry(key, who, kind);
-      if (found.files.childElementCount < 20) file(found, part);
-    } else if (part.data !== undefined && part.data?.name !== CONFIRMATION) {
-      text += JSON.stringify(part.data);
-    }
+    if (facts && part.data && (part.data.args || part.data.response)) toolCall(part.data, facts);
+    else if (part.text !== undefined) text += part.text;
+    else if (part.raw !== undefined || part.url !== undefined) files.push(part);
+    else if (part.data !== undefined && part.data?.name !== CONFIRMATION) text += JSON.stringify(part.data);
   }
-  if (text) write(entry(key, who, kind), text, append);
+  said(key, text, files, who, kind, append);
 }
 
 function toolCall(data, facts) {
   const found = entry(`tool:${data.id}`, `tool · ${facts.origin}${facts.server ? ` · ${visible(facts.server)}` : ""}`, "tool");
+  tools.set(data.id, found);
   found.call ??= `${data.name} ${JSON.stringify(data.args ?? {})}`;
   if (data.args) found.call = `${data.name} ${JSON.stringify(data.args)}`;
   if (data.response) found.outcome = JSON.stringify(data.response);
-  phase(found, facts.phase);
+  // What is told again of a call does not take back what is known of it.
+  const isNews = data.response || [undefined, "args-delta", play.asking, UNBEGUN].includes(found.phase);
+  phase(found, isNews ? facts.phase : found.phase);
 }
 
 function phase(found, name) {
   found.phase = name;
-  write(found, `${found.call}\n${name}${found.outcome ? `: ${found.outcome}` : ""}`, false);
+  write(found, `${found.call}\n${name}${found.outcome ? `: ${found.outcome}` : ""}`);
 }
 
 function message(given) {
@@ -125,12 +66,14 @@ function showTask(task) {
   for (const each of task.history ?? []) message(each);
   for (const each of task.artifacts ?? []) parts(`artifact:${task.id}:${each.artifactId}`, each.parts, "agent", "");
   showStatus(task.status);
+  if (current.state !== "TASK_STATE_WORKING") return;
+  for (const found of tools.values()) if (found.phase === "requested") phase(found, UNBEGUN);
 }
 
 function showStatus(status, metadata) {
   current.state = status.state;
   const facts = metadata?.[play.extension];
-  if (facts?.phase && entries.has(`tool:${facts.callId}`)) phase(entries.get(`tool:${facts.callId}`), facts.phase);
+  if (facts?.phase && tools.has(facts.callId)) phase(tools.get(facts.callId), facts.phase);
   if (status.message) message(status.message);
   const words = {
     TASK_STATE_SUBMITTED: "The task waits for its turn.",
@@ -140,13 +83,14 @@ function showStatus(status, metadata) {
   };
   say(words[status.state] ?? `The task is ${status.state.replace("TASK_STATE_", "").toLowerCase()}.`);
   $("cancel").hidden = !status.state || TERMINAL.has(status.state);
+  if (WAITING.has(status.state) || TERMINAL.has(status.state)) $("submit").disabled = false;
   if (WAITING.has(status.state)) ask(status);
-  else $("questions").replaceChildren();
+  else clearQuestions();
   remember();
 }
 
 function remember() {
-  const query = new URLSearchParams({ agent: $("agent").value });
+  const query = new URLSearchParams({ agent: play.agent });
   if ($("context").value) query.set("context", $("context").value);
   if (current.task) query.set("task", current.task);
   history.replaceState(null, "", `?${query}`);
@@ -156,33 +100,51 @@ function remember() {
 
 // --- questions of a task that waits
 
+function clearQuestions() {
+  const held = $("questions").contains(document.activeElement);
+  $("questions").replaceChildren();
+  asked = "";
+  if (held) $("message").focus();
+}
+
 function ask(status) {
   const facts = status.message?.metadata?.[play.extension] ?? {};
   // A task that is read anew tells nothing else of what its calls wait for.
   for (const id of [...(facts.approval?.tools ?? []).map((tool) => tool.id), ...(facts.consent?.links ?? []).map((link) => link.callId)]) {
-    const found = entries.get(`tool:${id}`);
-    if (found) phase(found, play.asking);
+    if (tools.has(id)) phase(tools.get(id), play.asking);
   }
-  const asked = [
+  const question = JSON.stringify(status.message ?? {});
+  if (question === asked) return; // a decision may be half made
+  const calls = [
     ...(facts.approval?.tools ?? []).map((tool) => approval(tool)),
     ...(status.message?.parts ?? [])
       .filter((part) => part.metadata?.[play.extension]?.origin === "client" && part.data?.args)
       .map((part) => ownTool(part.data)),
   ];
-  const box = element("div", "", { className: "notice" });
+  const box = element("div", "", { className: "notice", tabIndex: -1 });
   box.setAttribute("aria-label", "Questions");
   box.setAttribute("role", "group");
   for (const link of facts.consent?.links ?? []) box.append(consent(link));
   const answers = new Map();
-  for (const { id, made, decided } of asked) {
+  for (const { id, made, decided } of calls) {
     box.append(made);
     decided((part) => {
       answers.set(id, part);
-      if (answers.size === asked.length) send(joined([...answers.values()]));
+      if (answers.size === calls.length) send(joined([...answers.values()]));
     });
   }
-  $("questions").replaceChildren(...(box.childNodes.length ? [box] : []));
+  const until = facts.expiresAt ?? facts.approval?.expiresAt ?? facts.consent?.expiresAt;
+  if (until && box.childNodes.length) box.append(element("p", `It can be answered until ${moment(until)}.`, { className: "soft" }));
+  clearQuestions();
+  asked = question;
+  if (!box.childNodes.length) return;
+  $("questions").append(box);
+  // Whoever writes, or looks at something else, is left alone.
+  const at = document.activeElement;
+  if (at === document.body || at === $("submit") || (at === $("message") && !at.value)) box.focus();
 }
+
+const moment = (text) => visible(text).replace("T", " ").replace(/(\.\d+)?Z$/, " UTC");
 
 // Decisions travel in one list, results of tools each in a part of its own.
 function joined(answers) {
@@ -276,12 +238,12 @@ function curl(method, path, body) {
   return visible(words.join(" "));
 }
 
-async function call(method, path, body, more = {}) {
+async function call(method, path, body, more = {}, signal = undefined) {
   const text = body === undefined ? undefined : JSON.stringify(body);
   const noted = record(method, path, text);
   const headers = { "a2a-version": play.version, "a2a-extensions": play.extension, "x-ui-token": play.token, ...more };
   if (text !== undefined) headers["content-type"] = "application/json";
-  const answer = await fetch(`${play.wire}/${path}`, { method, headers, body: text });
+  const answer = await fetch(`${play.wire}/${path}`, { method, headers, body: text, signal });
   noted.status(answer.status);
   if (!answer.ok) {
     const said = await answer.text();
@@ -290,6 +252,9 @@ async function call(method, path, body, more = {}) {
   }
   return { answer, noted };
 }
+
+const taskPath = () => `tasks/${encodeURIComponent(current.task)}`;
+const resumption = () => (current.last ? { "last-event-id": current.last } : {});
 
 async function listen({ answer, noted }) {
   for await (const { id, name, data } of events(answer.body)) {
@@ -310,49 +275,109 @@ async function listen({ answer, noted }) {
   }
 }
 
-// A stream that breaks off goes on behind its last event, as long as the task is at work.
-async function follow(first) {
-  let open = first;
-  for (let tries = 0; tries < 5;) {
-    try {
-      const before = current.last;
-      await listen(open ?? await call("POST", `tasks/${encodeURIComponent(current.task)}:subscribe`, undefined, current.last ? { "last-event-id": current.last } : {}));
-      if (current.last !== before) tries = 0;
-    } catch (error) {
-      if (error instanceof WireError && error.status >= 400 && error.status < 500) throw error;
-    }
-    if (!current.task || TERMINAL.has(current.state) || WAITING.has(current.state)) return;
-    open = undefined;
-    tries += 1;
-    say("The stream broke off; it is resumed.");
-    await new Promise((resolve) => { setTimeout(resolve, 500 * tries); });
-  }
-  say("The stream cannot be resumed. Reload the page to try again.");
+// One stream is listened to at a time: another one takes its place.
+function begin() {
+  followed.abort();
+  followed = new AbortController();
+  $("again").hidden = true;
+  return followed.signal;
 }
 
-async function send(list, metadata) {
+// A stream that breaks off goes on behind its last event until the task has ended. That of a message ends where the task waits; the
+// next one tells what becomes of the question, wherever it is answered.
+async function follow(signal, first) {
+  let open = first;
+  for (let tries = 0; tries <= PAUSES.length;) {
+    const before = current.last;
+    try {
+      await listen(open ?? await call("POST", `${taskPath()}:subscribe`, undefined, resumption(), signal));
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof WireError && error.status >= 400 && error.status < 500) {
+        if (open) throw error;
+        await read(signal); // it may have ended meanwhile
+        if (!TERMINAL.has(current.state)) throw error;
+      }
+    }
+    if (signal.aborted || !current.task || TERMINAL.has(current.state)) return;
+    if (current.last !== before) tries = 0;
+    if (!(open && WAITING.has(current.state))) {
+      if (tries === PAUSES.length) break;
+      say("The stream broke off; it is resumed.");
+      await new Promise((resolve) => { setTimeout(resolve, PAUSES[tries]); });
+      if (signal.aborted) return;
+      tries += 1;
+    }
+    open = undefined;
+  }
+  say("The stream could not be resumed.");
+  $("again").hidden = false;
+}
+
+async function read(signal) {
+  const { answer, noted } = await call("GET", taskPath(), undefined, {}, signal);
+  const text = await answer.text();
+  noted.event("", text);
+  current.last = "";
+  showTask(JSON.parse(text));
+}
+
+// The task as it is, then its stream from here on.
+async function resume() {
+  const signal = begin();
+  try {
+    await read(signal);
+    if (!TERMINAL.has(current.state)) await follow(signal);
+  } catch (error) {
+    if (signal.aborted) return;
+    fault(error);
+    $("again").hidden = error instanceof WireError && error.status < 500;
+  }
+}
+
+// Messages that are refused leave the task as it is, and what was written where it was.
+async function send(list, metadata, taken = () => {}) {
+  const before = { ...current };
   const goesOn = current.task && WAITING.has(current.state);
   const given = { messageId: crypto.randomUUID?.() ?? `m-${Date.now()}-${Math.random()}`, role: "ROLE_USER", parts: list };
   if ($("context").value) given.contextId = $("context").value;
   if (goesOn) given.taskId = current.task;
   if (metadata) given.metadata = metadata;
-  $("submit").disabled = true;
-  $("questions").replaceChildren();
+  const signal = begin();
   message(given);
   say("Sent.");
-  if (!goesOn) Object.assign(current, { task: "", state: "", last: "" });
-  await guarded(async () => follow(await call("POST", "message:stream", { message: given }, { "idempotency-key": given.messageId })));
-  $("submit").disabled = false;
+  $("message").focus();
+  $("submit").disabled = true;
+  clearQuestions();
+  Object.assign(current, goesOn ? { state: "" } : { task: "", state: "", last: "" });
+  let isTaken = false;
+  try {
+    const first = await call("POST", "message:stream", { message: given }, { "idempotency-key": given.messageId }, signal);
+    isTaken = true;
+    taken();
+    await follow(signal, first);
+  } catch (error) {
+    if (signal.aborted) return;
+    fault(error);
+    if (!isTaken) {
+      remove(`message:${given.messageId}`);
+      Object.assign(current, before);
+      if (current.task && !TERMINAL.has(current.state)) resume();
+    }
+  }
+  if (!signal.aborted || !isTaken) $("submit").disabled = false;
 }
 
-async function guarded(work) {
-  try {
-    await work();
-  } catch (error) {
-    const text = error instanceof WireError ? error.words : "The gateway did not answer.";
-    write(entry(`fault:${entries.size}`, "gateway", "fault"), text, false);
-    say("That did not work.");
-  }
+let faults = 0;
+
+function fault(error) {
+  const text = error instanceof WireError ? error.words : "The gateway did not answer.";
+  write(entry(`fault:${faults++}`, "gateway", "fault"), text);
+  say("That did not work.");
+  if (error.status !== 404) return;
+  clearQuestions();
+  Object.assign(current, { task: "", state: "", last: "" });
+  $("cancel").hidden = true;
 }
 
 async function base64(given) {
@@ -378,27 +403,32 @@ $("send").addEventListener("submit", async (event) => {
       return;
     }
   }
-  $("message").value = "";
-  $("files").value = "";
-  await send(list, metadata);
+  const written = $("message").value;
+  await send(list, metadata, () => {
+    if ($("message").value === written) $("message").value = "";
+    $("files").value = "";
+  });
 });
 
-$("cancel").addEventListener("click", () => guarded(async () => {
-  const { answer, noted } = await call("POST", `tasks/${encodeURIComponent(current.task)}:cancel`, {});
-  const text = await answer.text();
-  noted.event("", text);
-  showTask(JSON.parse(text));
-}));
-
-// After a reload: the task as it is, then its stream from here on.
-if (current.task) {
-  guarded(async () => {
-    const { answer, noted } = await call("GET", `tasks/${encodeURIComponent(current.task)}`);
+$("cancel").addEventListener("click", async () => {
+  try {
+    const { answer, noted } = await call("POST", `${taskPath()}:cancel`, {});
     const text = await answer.text();
     noted.event("", text);
     showTask(JSON.parse(text));
-    if (!TERMINAL.has(current.state) && !WAITING.has(current.state)) await follow();
-  });
-} else if (params.get("context")) {
-  say("The next message goes on in this context.");
-}
+  } catch (error) {
+    fault(error);
+  }
+});
+
+$("again").addEventListener("click", resume);
+
+// A browser has few connections to a host: a page that nobody sees leaves its own to others while it waits.
+document.addEventListener("visibilitychange", () => {
+  if (!current.task || !WAITING.has(current.state)) return;
+  if (document.hidden) begin();
+  else resume();
+});
+
+if (current.task) resume();
+else if (params.get("context")) say("The next message goes on in this context.");

@@ -306,3 +306,11 @@ async def test_a_task_that_has_asked_without_a_tool_call_waits_on_every_page(vis
         await visitor.open(context)
         assert states_in_headings(visitor.html) == ["idle", "idle"]
         assert "No context fits." in await visitor.open("/ui/contexts?standing=waiting")
+
+
+async def test_an_agent_that_is_gone_is_not_replaced_by_another_one(visitor: Visitor) -> None:
+    page = await visitor.open("/ui/playground?agent=gone&context=c-1", 404)
+    assert "no agent is called" in page
+    assert "data-wire" not in visitor.html
+    await visitor.open("/ui/contexts?agent=gone")
+    assert "<option selected>gone</option>" in visitor.html

@@ -1,5 +1,6 @@
 """The playground in a browser."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,128 @@ async def test_a_question_is_there_again_after_a_reload(opened: Tab) -> None:
     assert await opened.text("#talk li.tool") == asked
     await page.click("#questions button:text-is('Allow')")
     await expect(page.locator("#status")).to_have_text("The task is completed.")
+
+
+async def test_a_question_that_is_answered_in_another_tab_is_no_question_any_more(
+    browser: Browser, gateway: World
+) -> None:
+    async with tab(browser, gateway.url) as one, tab(browser, gateway.url) as two:
+        page = await one.open("/ui/playground?agent=hotel")
+        await say(page, "book the Ritz")
+        await expect(page.locator("#questions")).to_contain_text("It can be answered until 2")
+        other = await two.open("/ui/playground" + page.url.partition("/ui/playground")[2])
+        await other.click("#questions button:text-is('Allow')")
+        for each in (page, other):
+            await expect(each.locator("#status")).to_have_text("The task is completed.")
+            await expect(each.locator("#questions fieldset")).to_have_count(0)
+            await expect(each.locator("#talk li.tool")).to_contain_text("succeeded")
+        assert one.faults == two.faults == []
+
+
+async def test_a_decision_that_comes_too_late_shows_what_has_become_of_the_task(
+    browser: Browser, gateway: World
+) -> None:
+    async with tab(browser, gateway.url) as one, tab(browser, gateway.url) as two:
+        page = await one.open("/ui/playground?agent=hotel")
+        await page.route("**/*:subscribe", lambda route: route.abort())
+        await say(page, "book the Ritz")
+        await expect(page.locator("#questions legend")).to_be_visible()
+        other = await two.open("/ui/playground" + page.url.partition("/ui/playground")[2])
+        await other.click("#questions button:text-is('Refuse')")
+        await expect(other.locator("#status")).to_have_text("The task is completed.")
+        await page.click("#questions button:text-is('Allow')")
+        await expect(page.locator("#talk li.fault")).to_have_count(1)
+        await expect(page.locator("#talk li.tool")).to_contain_text("rejected")
+        await expect(page.locator("#status")).to_have_text("The task is completed.")
+        await expect(page.locator("#questions fieldset")).to_have_count(0)
+        await expect(page.locator("#talk li.you")).to_have_text([re.compile("book"), re.compile('"approved":false')])
+
+
+async def test_what_is_said_after_a_tool_stands_below_it(opened: Tab) -> None:
+    page = await opened.open("/ui/playground?agent=hotel")
+    await say(page, "first and last")
+    await expect(page.locator("#status")).to_have_text("The task is completed.")
+    rows = page.locator("#talk li")
+    for _ in range(2):
+        await expect(rows.last).to_contain_text("There are three.")
+        await page.reload()
+        await expect(page.locator("#status")).to_have_text("The task is completed.")
+
+
+async def test_text_on_either_side_of_a_tool_has_a_bubble_each(opened: Tab) -> None:
+    page = await opened.open("/ui/playground?agent=hotel")
+    await say(page, "first and last")
+    await expect(page.locator("#status")).to_have_text("The task is completed.")
+    kinds = [await each.get_attribute("class") for each in await page.locator("#talk li").all()]
+    assert kinds == ["you", "", "tool", ""]
+    await expect(page.locator("#talk li").nth(1)).to_contain_text("I look.")
+    await expect(page.locator("#talk li").nth(3)).to_contain_text("There are three.")
+
+
+async def test_a_tool_at_work_is_not_told_as_waiting_after_a_reload(opened: Tab, gateway: World) -> None:
+    page = await opened.open("/ui/playground?agent=hotel")
+    await say(page, "take your time")
+    await expect(page.locator("#talk li.tool")).to_contain_text("executing")
+    await page.reload()
+    await expect(page.locator("#talk li.tool")).to_contain_text("requested or running")
+    gateway.ring()
+    await expect(page.locator("#talk li.tool")).to_contain_text("succeeded")
+    await expect(page.locator("#status")).to_have_text("The task is completed.")
+
+
+async def test_the_focus_goes_to_a_question_and_back(opened: Tab) -> None:
+    page = await opened.open("/ui/playground?agent=hotel")
+    await say(page, "book the Ritz")
+    await expect(page.get_by_role("group", name="Questions")).to_be_focused()
+    await page.click("#questions button:text-is('Allow')")
+    await expect(page.locator("#status")).to_have_text("The task is completed.")
+    await expect(page.locator("#message")).to_be_focused()
+
+
+async def test_a_message_that_is_refused_is_kept_with_its_files(
+    browser: Browser, gateway: World, tmp_path: Path
+) -> None:
+    given = tmp_path / "notes.txt"
+    given.write_text("0123456789", encoding="utf-8")
+    async with tab(browser, gateway.url) as opened:
+        page = await opened.open("/ui/playground?agent=file")
+        await page.click("summary:text-is('Tools of yours')")
+        await page.fill("#tools", '[{"name": "bad name!"}]')
+        await page.set_input_files("#files", given)
+        await say(page, "hi")
+        await expect(page.locator("#talk li.fault")).to_contain_text("Invalid parameters")
+        await expect(page.locator("#talk li.you")).to_have_count(0)
+        await page.fill("#tools", "")
+        await page.click("#submit")
+        await expect(page.locator("#talk")).to_contain_text("notes.txt has 10 bytes.")
+        await expect(page.locator("#talk li.you")).to_contain_text("hi")
+        await expect(page.locator("#message")).to_have_value("")
+
+
+async def test_a_stream_that_cannot_be_resumed_for_a_minute_is_resumed_on_request(
+    browser: Browser, gateway: World
+) -> None:
+    async with tab(browser, gateway.url) as opened:
+        page = await opened.open("/ui/playground?agent=hotel")
+        await page.clock.install()
+        await say(page, "be slow")
+        await expect(page.locator("#talk")).to_contain_text("The first part.")
+        await page.route("**/ui/wire/**", lambda route: route.abort())
+        await page.reload()
+        await expect(page.locator("#again")).to_be_visible()
+        await page.unroute("**/ui/wire/**")
+        await page.route("**/*:subscribe", lambda route: route.abort())
+        await page.click("#again")
+        for _ in range(7):
+            await expect(page.locator("#status")).to_have_text("The stream broke off; it is resumed.")
+            await page.clock.run_for(30_000)
+        await expect(page.locator("#again")).to_be_visible()
+        await expect(page.locator("#status")).to_have_text("The stream could not be resumed.")
+        await page.unroute("**/*:subscribe")
+        await page.click("#again")
+        gateway.go.set()
+        await expect(page.locator("#talk")).to_contain_text("The second part.")
+        await expect(page.locator("#again")).to_be_hidden()
 
 
 async def test_a_tool_of_the_client_is_answered_by_hand(opened: Tab) -> None:

@@ -13,6 +13,10 @@ from tests.emulators.scripts import Call, Pause, Say, Status, Think, by_keyword,
 from tests.running import Local, local_gateway
 
 TOOLS = '''
+import asyncio
+from pathlib import Path
+
+
 def book(hotel: str) -> str:
     """Books a room."""
     return f"booked {hotel}"
@@ -21,6 +25,13 @@ def book(hotel: str) -> str:
 def look(city: str) -> str:
     """Looks for hotels."""
     return f"three hotels in {city}"
+
+
+async def wait(for_: str) -> str:
+    """Waits for a bell."""
+    while not Path(__file__).with_name("bell").exists():
+        await asyncio.sleep(0.02)
+    return "rung"
 '''
 EVIL = (
     "<script>alert(1)</script><img src=x onerror=alert(2)><p hx-post=/ui/keys/new hx-trigger=load>{{7*7}}"
@@ -38,6 +49,12 @@ class World:
     go: asyncio.Event
     """Set: what is slow goes on."""
 
+    folder: Path
+
+    def ring(self) -> None:
+        """Ends the tool that waits for it."""
+        (self.folder / "bell").touch()
+
     @property
     def url(self) -> str:
         return self.local.url
@@ -49,6 +66,8 @@ async def world(folder: Path, settings: str = "") -> AsyncIterator[World]:
     script = by_keyword(
         {
             "book": in_rounds([Think("It wants a room."), Call("book", {"hotel": "Ritz"})], [Say("All done.")]),
+            "first": in_rounds([Say("I look. "), Call("look", {"city": "Oslo"})], [Say("There are three.")]),
+            "time": in_rounds([Call("wait", {"for_": "bell"})], [Say("It has rung.")]),
             "look": in_rounds([Call("look", {"city": "Oslo"})], [Say("There are three.")]),
             "camera": in_rounds([Call("camera", {"zoom": 2})], [Say("A nice picture.")]),
             "slow": [Say("The first part. "), Pause(go), Say("The second part.")],
@@ -64,17 +83,20 @@ async def world(folder: Path, settings: str = "") -> AsyncIterator[World]:
     (folder / "desk.py").write_text(TOOLS, encoding="utf-8")
     async with serve(ResponsesServer(script).app) as backend:
         agents = (
-            f"hotel: {{type: openai-responses, model: m, base_url: '{backend}/v1', tools: [book, look], default: true,"
+            f"hotel: {{type: openai-responses, model: m, base_url: '{backend}/v1', tools: [book, look, wait], default: true,"
             " approvals: [{tool: 'book.*'}]}\n"
             "echo: {type: python, ref: 'gateway.cli.demo.agent:reply'}\n"
             "file: {type: python, ref: 'tests.interop.browser.agents:files'}\n"
             "down: {type: openai-responses, model: m, base_url: 'http://127.0.0.1:9/v1'}"
         )
-        tools = "tools: {book: {type: python, ref: './desk.py:book'}, look: {type: python, ref: './desk.py:look'}}"
+        tools = (
+            "tools: {book: {type: python, ref: './desk.py:book'}, look: {type: python, ref: './desk.py:look'},"
+            " wait: {type: python, ref: './desk.py:wait'}}"
+        )
         async with local_gateway(
             agents, folder, settings=f"{tools}\nlimits: {{tool_arguments: 4MiB}}\n{settings}"
         ) as local:
-            yield World(local, go)
+            yield World(local, go, folder)
 
 
 def _calls(number: int) -> list[Call | Pause]:

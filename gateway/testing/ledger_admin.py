@@ -168,7 +168,9 @@ class AdminContextTests:
         [listed] = (await ledger.admin.contexts("acme", ContextFilter(standing=Standing.WAITING))).contexts
         same((listed.turn and listed.turn.id, listed.standing), ("turn-1", Standing.WAITING))
         found = await ledger.admin.overview("acme")
-        same([(each.agent, each.status, each.turns) for each in found.question_counts], [("echo", TurnStatus.WAITING, 1)])
+        same(
+            [(each.agent, each.status, each.turns) for each in found.question_counts], [("echo", TurnStatus.WAITING, 1)]
+        )
         same((await ledger.admin.overview("other")).question_counts, ())
         await ledger.commit(replace(FOLLOW_UP, event=None))
         same(await _by_standing(ledger), {Standing.WORKING: ["public-1", "public-002"]})

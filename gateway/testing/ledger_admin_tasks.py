@@ -305,6 +305,14 @@ class AdminUpkeepTests:
         same(len((await ledger.admin.deliveries("acme", DeliveryFilter.STUCK, task="task-1")).deliveries), 1)
         same(len((await ledger.admin.overview("acme")).stuck), 1)
 
+    async def test_a_delivery_that_is_refused_for_good_is_stuck_and_not_to_be_delivered(self, ledger: Ledger) -> None:
+        await ledger.commit(ACCEPT, PREPARE, PUT, APPEND)
+        [due] = await ledger.due_pushes(10**12, (), 10)
+        await ledger.commit(FailPush("task-1", "config-1", due.due_at, None, PushState.GONE, 1, "HTTP 410"))
+        same((await ledger.admin.deliveries("acme", DeliveryFilter.ACTIVE)).deliveries, ())
+        [found] = (await ledger.admin.deliveries("acme", DeliveryFilter.STUCK)).deliveries
+        same(found.state, PushState.GONE)
+
     async def test_deletions_that_were_given_up_are_apart(self, ledger: Ledger) -> None:
         await ledger.commit(*FIRST_TURN, DeleteOrphan("thread-1", "echo", "r 7", 1300))
         waiting = HandleDeletion("thread-1 r 7", "echo", "thread-1", "context-1", "ada", "r 7", 1300, 0)

@@ -2,6 +2,7 @@
 changed, with a line in the audit log in the admin's name; a question comes first."""
 
 import asyncio
+import re
 
 from msgspec.structs import replace
 
@@ -23,10 +24,8 @@ from gateway.ui.tasks import owner_of
 from gateway.ui.visit import Away, Outcome, Page, Visit
 from gateway.ui.words import many
 
-_DOWNLOAD = (
-    (b"content-disposition", b'attachment; filename="context.json"'),
-    (b"content-security-policy", b"sandbox"),
-)
+_SANDBOX = (b"content-security-policy", b"sandbox")
+_LONGEST_NAME = 60
 
 
 # --- contexts
@@ -48,7 +47,13 @@ async def export(visit: Visit) -> Outcome:
     visit.line.target = _target(found)
     document = await visit.parts.transfer.export(_owner(found), found.public_id)
     headers = [header for header in UNCACHED if header[0] != b"content-security-policy"]
-    return Reply(document, media_type=b"application/octet-stream", headers=(*headers, *_DOWNLOAD))
+    return Reply(document, media_type=b"application/octet-stream", headers=(*headers, _SANDBOX, _named(found)))
+
+
+def _named(found: ContextMap) -> tuple[bytes, bytes]:
+    """Saves what is sent under the id of the context, as far as its characters can stand in the name of a file."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", found.public_id).strip(".-")[:_LONGEST_NAME] or found.id
+    return b"content-disposition", f'attachment; filename="context-{name}.json"'.encode()
 
 
 async def ask_delete(visit: Visit) -> Outcome:
@@ -63,6 +68,8 @@ async def delete(visit: Visit) -> Outcome:
     question = await _delete_question(visit, found)
     if visit.form.get("typed", "").strip() != question.typed:
         return question.page(InvalidParams("What was typed is not what is shown."))
+    if question.at_stake > _number(visit.form.get("at_stake", "")):
+        return question.page(InvalidParams("More turns run or wait now than the page said: read it again."))
     await visit.parts.contexts.delete(_owner(found), found.public_id)
     return Away("/ui/contexts")
 
@@ -81,7 +88,11 @@ async def _delete_question(visit: Visit, found: ContextMap) -> Question:
     ]
     typed, typed_is = _sign(found)
     trail, facts = _trail(found), _facts(found)
-    return Question("Delete this context?", will, "Delete", trail, facts, typed, typed_is)
+    return Question("Delete this context?", will, "Delete", trail, facts, typed, typed_is, at_stake=running)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 _SIGN = 8

@@ -25,6 +25,8 @@ ROWS = 150
 _WRONG = 50
 """Rows that went wrong that are told above the others."""
 
+NO_TASK = "There is no such task. A task goes with its context, or some time after its end (retention.tasks)."
+
 _ANSWER = '{"kind":"assistant",'
 """The beginning of a stored item that is a part of the answer."""
 _TEXT = re.compile(r'"text":"((?:[^"\\]|\\.)*)')
@@ -77,7 +79,7 @@ async def view_of(visit: Visit, filters: Filters) -> TaskView:
     parts, tenant, task = visit.parts, visit.caller.tenant, visit.path["task"]
     found = await parts.ledger.admin.timeline(tenant, task, filters.after)
     if found is None:
-        raise NotFound("There is no such task. retention.tasks removes tasks some time after their end.")
+        raise NotFound(NO_TASK)
     now = parts.clock.now()
     plan = await asyncio.to_thread(_plan, found, filters, now)
     keys = tuple(row.preview for row in plan.rows if row.preview is not None)
@@ -167,7 +169,7 @@ def _sentence(found: Timeline) -> str:
         return f"It waits for its caller to decide on {many(len(waiting), 'tool call')}."
     for tool in reversed(found.tools):
         if tool.status == "running":
-            return f"A tool that {tool.executor} runs is at work."
+            return f"A tool that the {tool.executor} runs is at work."
     for call in reversed(found.calls):
         if call.status in UNDER_WAY and call.ended_at is None:
             return f"Call {call.round + 1} is under way."
@@ -198,6 +200,6 @@ async def head_of(visit: Visit) -> TaskHead:
     """The task of the address; a look at it has its line in the audit log. Raises: NotFound."""
     task = await visit.parts.ledger.admin.task_head(visit.caller.tenant, visit.path["task"])
     if task is None:
-        raise NotFound("There is no such task. retention.tasks removes tasks some time after their end.")
+        raise NotFound(NO_TASK)
     _looked_at(visit, task)
     return task

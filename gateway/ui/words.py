@@ -44,7 +44,7 @@ _STATES: dict[str, tuple[str, Tone]] = {
     "revoked": ("revoked", "off"),
     "in force": ("in force", "good"),
     "ok": ("ok", "good"),
-    "left-alone": ("breaker open", "bad"),
+    "left-alone": ("left alone", "bad"),
     "down": ("not there", "bad"),
     "silent": ("calls hang", "bad"),
     "active": ("delivering", "busy"),

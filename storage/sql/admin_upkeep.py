@@ -287,7 +287,7 @@ def _deliveries(*conditions: ColumnElement[bool] | TextClause) -> Select[Any]:
 
 
 ADMIN_DELIVERIES_STUCK = _deliveries(push_config.c.state.in_([word("active"), word("stopped"), word("gone")]), _STUCK)
-ADMIN_DELIVERIES_ACTIVE = _deliveries(push_config.c.state.in_([word("active"), word("stopped"), word("gone")]))
+ADMIN_DELIVERIES_ACTIVE = _deliveries(push_config.c.state == word("active"))
 ADMIN_DELIVERIES_OF_TASK = _deliveries(push_config.c.task == bindparam("task"))
 
 # --- deletions at backends ---

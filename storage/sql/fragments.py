@@ -31,7 +31,7 @@ class Write(msgspec.Struct, frozen=True):
     rows: int | None = 1
 
 
-def unindexed(column: Column[str]) -> ColumnElement[str]:
+def unindexed(column: ColumnElement[str]) -> ColumnElement[str]:
     """The value of a column where no index is to find it: a planner without statistics takes any equality for a rare one."""
     return column.concat(literal_column("''"))
 

@@ -22,7 +22,8 @@ _ADOPTED = "adopted"
 
 class Why(StrEnum):
     """ANSWERED: a completed call. CAUGHT_UP: what had become of a call was found out after its turn. FAILED, CANCELLED,
-    UNKNOWN: the call moves nothing. LOST: nor does this one, and the backend does not know the handle. UNDER_WAY: the call has
+    UNKNOWN: the call moves nothing. LOST: nor does this one, and the backend does not know the handle, which is told
+    once of a page. UNDER_WAY: the call has
     not ended. TAKEN_BACK: a turn that does not count has moved it, and it returned to where that turn began. TOLD_AGAIN: a new
     epoch, as the backend knew the handle no more. OWNER_CHANGED: a new epoch, with another keeper of the conversation. ADOPTED:
     the thread began at a handle of its backend."""
@@ -80,10 +81,14 @@ def moves(found: HandleSteps) -> tuple[Move, ...]:
     epochs = sorted(found.epochs, key=lambda epoch: epoch.epoch)
     told = [*_first(epochs, steps[0] if steps else found.ahead, thread)] if found.before is None else []
     current = steps[0].before if steps else None
+    lost: str | None = None
     for step, following in pairwise([*steps, found.ahead]):
         if step is None:  # only the last one may be missing
             break
         move = _of_call(step, following, _epoch_of(step, epochs, thread).handle_kind)
+        if move.why is Why.LOST:
+            # Later messages fail for the loss, and lose nothing.
+            move, lost = (replace(move, why=Why.FAILED) if move.before == lost else move), move.before
         current = move.after if move.why in _MOVING else current
         between = [*_between(step, following, epochs, current, thread)]
         current = between[-1].after if between else current

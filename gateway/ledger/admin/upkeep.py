@@ -12,7 +12,7 @@ from gateway.ledger.states import ServiceCallStatus, ToolCallStatus, TurnStatus
 
 
 class DeliveryFilter(StrEnum):
-    """STUCK: stopped, gone, or the latest attempt has failed. ACTIVE: all that are not done, those too."""
+    """STUCK: stopped, gone, or the latest attempt has failed. ACTIVE: all that are still tried."""
 
     STUCK = "stuck"
     ACTIVE = "active"

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from tests.a2a_client import A2A, Refused, a2a_http
-from tests.gateway.ui.visitor import Visitor, make_key, visiting
+from tests.gateway.ui.visitor import Visitor, make_key, states_in_headings, visiting
 from tests.running import Local, StartLocal, local_gateway
 
 AGENTS = """
@@ -72,6 +72,44 @@ async def test_a_context_is_deleted_once_its_sign_was_typed(
         await A2A(ada, "echo").get(task["id"])
     assert "ops: context.deleted" in audited(gateway)
     await visitor.open(f"{context}/delete", 404)
+
+
+async def test_what_is_left_of_a_deleted_context_says_that_it_was_deleted(
+    visitor: Visitor, ada: httpx2.AsyncClient
+) -> None:
+    task = await A2A(ada, "echo").send("hi", "c-1")
+    context = await context_of(visitor)
+    await visitor.open(f"{context}/delete")
+    await visitor.send(f"{context}/delete", typed="c-1")
+    assert "it was deleted, and what was said is gone" in await visitor.open("/ui/contexts?standing=ended")
+    page = await visitor.open(context)
+    assert states_in_headings(visitor.html) == ["deleted", "deleted"]
+    assert "It was deleted, and what was said is gone." in page
+    assert "Nothing was said yet" not in page
+    assert "What would be sent next" not in page
+    assert "A task goes with its context" in await visitor.open(f"/ui/tasks/{task['id']}", 404)
+
+
+async def test_a_context_in_which_more_runs_than_the_page_said_is_not_deleted_before_it_is_asked_again(
+    visitor: Visitor, ada: httpx2.AsyncClient
+) -> None:
+    await A2A(ada, "echo").send("hi", "c-1")
+    context = await context_of(visitor)
+    await visitor.open(f"{context}/delete")
+    async with A2A(ada, "slow").stream("hi", "c-1"):
+        refused = await visitor.send(f"{context}/delete", typed="c-1")
+        assert (refused.status_code, "More turns run or wait now" in refused.text) == (400, True)
+        assert 'name="at_stake" value="1"' in refused.text
+        answer = await visitor.send(f"{context}/delete", typed="c-1", at_stake="1")
+        assert answer.status_code == 303
+
+
+async def test_an_export_has_the_name_of_its_context(visitor: Visitor, ada: httpx2.AsyncClient) -> None:
+    await A2A(ada, "echo").send("hi", 'c/1 "é"')
+    context = await context_of(visitor)
+    await visitor.open(f"{context}/export")
+    exported = await visitor.send(f"{context}/export")
+    assert exported.headers["content-disposition"] == 'attachment; filename="context-c-1.json"'
 
 
 @pytest.mark.parametrize(

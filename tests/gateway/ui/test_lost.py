@@ -78,3 +78,11 @@ async def test_a_conversation_of_another_owner_is_said_to_be_refused(
 async def test_the_heading_of_a_lost_conversation_says_that_it_is_lost(forgetful: Forgetful, visitor: Visitor) -> None:
     await visitor.open(forgetful.context)
     assert states_in_headings(visitor.html) == ["lost", "lost"]
+
+
+async def test_a_handle_is_lost_once_however_many_messages_fail_for_it(forgetful: Forgetful, visitor: Visitor) -> None:
+    async with a2a_http(forgetful.gateway.url) as http:
+        await A2A(http, "desk").send("three", "c-1")
+    page = await visitor.open(forgetful.context)
+    moves = page.partition("Where its handle went")[2]
+    assert (moves.count("lost : "), moves.count("failed : handle-expired")) == (1, 1)

@@ -129,6 +129,15 @@ def test_a_lost_handle_is_told_again_in_the_next_epoch() -> None:
     ]
 
 
+def test_a_handle_is_lost_once_however_many_calls_fail_for_it() -> None:
+    lost = failed(2, "r1", ErrorClass.HANDLE_NOT_FOUND)
+    later = failed(3, "r1", ErrorClass.HANDLE_EXPIRED)
+    assert told(step(1, None, "r1"), lost, later, handle="r1")[1:] == [
+        (Why.LOST, "r1", "r1", Old.GONE),
+        (Why.FAILED, "r1", "r1", Old.GONE),
+    ]
+
+
 def test_an_epoch_whose_beginning_was_not_noted_is_known_by_the_handle_that_its_archive_has() -> None:
     archive = replace(THREAD, id="old", archived=True, handle="r1", began_at=None)
     live = replace(THREAD, epoch=2, began_at=None, began_by=None)

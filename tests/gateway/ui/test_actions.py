@@ -112,6 +112,14 @@ async def test_an_export_has_the_name_of_its_context(visitor: Visitor, ada: http
     assert exported.headers["content-disposition"] == 'attachment; filename="context-c-1.json"'
 
 
+async def test_a_conversation_of_an_agent_that_keeps_none_is_not_adopted_for_another_one(visitor: Visitor) -> None:
+    page = await visitor.open("/ui/adopt?agent=echo")
+    assert "echo: cannot be chosen" in page
+    assert '<option value="" selected>' in visitor.html
+    await visitor.open("/ui/adopt?agent=backend")
+    assert "<option selected>backend</option>" in visitor.html
+
+
 @pytest.mark.parametrize(
     ("context", "typed", "words"),
     [

@@ -88,17 +88,19 @@ def _turns_beside(turns: FromClause, threads: FromClause) -> FromClause:
     return threads.join(turns, turns.c.thread == threads.c.id)
 
 
-_IS_LATEST = and_(
-    turn.c.number == last_number(turn.c.thread),
-    ~there_is(
-        _turns_beside(_later, _beside),
-        _beside.c.context == context.c.id,
-        _beside.c.id != thread.c.id,
-        _later.c.number == last_number(_beside.c.id),
-        _later.c.id > turn.c.id,
-    ),
-)
-"""No other turn of the context was accepted later."""
+def _is_latest(turns: FromClause, threads: FromClause) -> ColumnElement[bool]:
+    """No other turn of the context was accepted later."""
+    return and_(
+        turns.c.number == last_number(turns.c.thread),
+        ~there_is(
+            _turns_beside(_later, _beside),
+            _beside.c.context == context.c.id,
+            _beside.c.id != threads.c.id,
+            _later.c.number == last_number(_beside.c.id),
+            _later.c.id > turns.c.id,
+        ),
+    )
+
 
 _IS_LATEST_OPEN = ~there_is(
     _turns_beside(_later, _beside),
@@ -124,15 +126,8 @@ _latest, _asked = turn.alias("latest_turn"), task.alias("asked")
 _HAS_FAILED = there_is(
     _turns_beside(_latest, _of_context),
     _of_context.c.context == context.c.id,
-    _latest.c.number == last_number(_of_context.c.id),
     _latest.c.status == word("failed"),
-    ~there_is(
-        _turns_beside(_later, _beside),
-        _beside.c.context == _of_context.c.context,
-        _beside.c.id != _of_context.c.id,
-        _later.c.number == last_number(_beside.c.id),
-        _later.c.id > _latest.c.id,
-    ),
+    _is_latest(_latest, _of_context),
 )
 """The latest turn of the context has failed."""
 
@@ -199,7 +194,7 @@ def _listed(turns: FromClause, *conditions: ColumnElement[bool]) -> Select[Any]:
 _recent = recent()
 _RECENT_TURNS = _recent.join(turn, turn.c.id == _recent.c.id).join(thread, thread.c.id == turn.c.thread)
 
-ADMIN_CONTEXTS = _listed(_RECENT_TURNS, _IS_LATEST)
+ADMIN_CONTEXTS = _listed(_RECENT_TURNS, _is_latest(turn, thread))
 """Of the latest turns before `before`."""
 
 _open_turns = limited(select(turn.c.id).where(turn.c.ended_at.is_(None)), bindparam("chunk")).subquery("open_turns")
@@ -218,7 +213,7 @@ _asking = limited(
 ADMIN_CONTEXTS_WAITING = _listed(
     _asking.join(thread, thread.c.context == unindexed(_asking.c.context)).join(turn, turn.c.thread == thread.c.id),
     turn.c.number == last_number(thread.c.id),
-    _IS_LATEST,
+    _is_latest(turn, thread),
     turn.c.id < bindparam("before"),
 )
 """Of the latest contexts with tasks that wait: not more than `chunk` of them."""

@@ -120,8 +120,7 @@ class ResponseCalls:
         arguments = _arguments(item)
         if self._nameless:
             self._name(item)
-        digest = _digest(item)
-        if self._answered.get(item.call_id or "", "another") in (digest, None):
+        if self._was_answered(item):
             _log.warning("a response reports a call again whose output it was given; the call is not run again")
             return
         call = self._of_client.get(item.call_id or "")
@@ -135,7 +134,7 @@ class ResponseCalls:
         call.item, call.arguments = item, arguments
         self._of_item[item.key] = item.call_id
         if self._chained and item.call_id:
-            self.digests[item.call_id] = digest
+            self.digests[item.call_id] = _digest(item)
         self.cut = self.cut or item.status == "incomplete"
         yield port.ToolCallReady(call.call_id, item.tool, arguments, provider_id=item.id)
         self._unanswered.setdefault(item.call_id or "", []).append(call.call_id)
@@ -143,6 +142,11 @@ class ResponseCalls:
         if early is not None:
             self._unmatched.remove(early)
             yield from self.add_output(early)
+
+    def _was_answered(self, item: wire.ResponseItem) -> bool:
+        """Whether the output of this very call went out with the request. Where its digest is not known, its id decides."""
+        call_id = item.call_id or ""
+        return call_id in self._answered and self._answered[call_id] in (None, _digest(item))
 
     def _name(self, item: wire.ResponseItem) -> None:
         """This item is a call that came without its id. The finished response may change the id of an item, too."""

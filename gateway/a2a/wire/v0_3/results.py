@@ -187,8 +187,8 @@ def of_event(
 
 
 event = remembered(of_event)
-earlier_event = remembered(partial(of_event, last=TERMINAL))
 """An event of the log as an event of 0.3."""
+earlier_event = remembered(partial(of_event, last=TERMINAL))
 
 
 def of_task(task: model.Task) -> Task:

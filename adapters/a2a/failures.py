@@ -6,10 +6,8 @@ Sources: A2A 1.0, sections 3.3.2, 5.4 and 9.5; A2A 0.3.0, section 8; google.rpc.
 import re
 from collections.abc import Iterator, Mapping
 
-import msgspec
-
+from adapters.http.document import read_document
 from adapters.http.failures import BackendError, Failures
-from adapters.http.half_characters import with_whole_characters
 from gateway.a2a.model import Json
 from gateway.ports.adapter import AdapterError, ErrorClass
 
@@ -156,8 +154,8 @@ def _objects(details: Json) -> Iterator[dict[str, Json]]:
 def _error_of(body: bytes) -> dict[str, Json] | None:
     """The object that says what is wrong: that of JSON-RPC and of HTTP+JSON 1.0 is in `error`, that of 0.3 is the body."""
     try:
-        content = msgspec.json.decode(with_whole_characters(body))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        content = read_document(body)
+    except ValueError:
         return None
     if not isinstance(content, dict):
         return None

@@ -17,7 +17,7 @@ from adapters.assistants.failures import ThreadFailures
 from adapters.assistants.request import UPLOADED, File
 from adapters.http.address import id_segment
 from adapters.http.client import HttpClient
-from adapters.http.half_characters import with_whole_characters
+from adapters.http.document import read_document
 from adapters.http.multipart import FormField, encode_form
 from adapters.http.named_events import ServerEvent
 from adapters.http.streams import AnswerStream
@@ -112,9 +112,10 @@ class Threads:
         body, form = encode_form((purpose, FormField("file", file.data, file.name, file.media_type)))
         reply = await self._http.request("POST", self._address("files"), body, headers={"Content-Type": form})
         try:
-            return msgspec.json.decode(with_whole_characters(reply.body), type=wire.FileObject).id
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            stored: wire.FileObject = read_document(reply.body, wire.FileObject)
+        except ValueError as error:
             raise self._broken(f"a file was stored without an id: {error}") from error
+        return stored.id
 
     async def file_name(self, name: str) -> str:
         match await self._get(None, "files", name):

@@ -17,9 +17,9 @@ from adapters.http.address import readable
 from adapters.http.bodies import ERROR_LIMIT, BodyTooLarge, beginning, whole
 from adapters.http.chunks import ChunkReader
 from adapters.http.connection import Connection, Connector, StaleConnection
+from adapters.http.document import read_document
 from adapters.http.failures import Failures
 from adapters.http.faults import Faults
-from adapters.http.half_characters import with_whole_characters
 from adapters.http.named_events import NamedEventReader, ServerEvent
 from adapters.http.settings import Timeouts
 from adapters.http.signing import Credential, Signing
@@ -182,11 +182,13 @@ class HttpClient:
                 await beginning(response.content, ERROR_LIMIT)
                 return None
             found = await self._body(response, handle, SUCCESS, _DOCUMENT_LIMIT)
-            return msgspec.json.decode(with_whole_characters(found)) if found else {}
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self._failures.error(ErrorClass.CONTRACT_BROKEN, f"an answer that is no JSON: {error}") from error
         finally:
             response.close()
+        try:
+            document: Json = read_document(found) if found else {}
+        except ValueError as error:
+            raise self._failures.error(ErrorClass.CONTRACT_BROKEN, f"an answer that is no JSON: {error}") from error
+        return document
 
     async def request(
         self,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from adapters.http.half_characters import with_whole_characters
+from adapters.http.document import read_document
 from gateway.a2a import nesting
 from gateway.a2a.model import Json
 from gateway.foundation.clock import Clock
@@ -194,8 +194,8 @@ class Failures:
 
 def _decode(body: bytes) -> BackendError:
     try:
-        content = msgspec.json.decode(with_whole_characters(body))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        content = read_document(body)
+    except ValueError:
         return BackendError(body.decode("utf-8", "replace"))
     if isinstance(content, list) and len(content) == 1:
         # Gemini puts its error into a list.

@@ -12,7 +12,7 @@ import msgspec
 from adapters.http.address import NO_SEGMENTS, id_segment
 from adapters.http.client import HttpClient
 from adapters.http.credentials.signing import headers_of, signing_of
-from adapters.http.half_characters import with_whole_characters
+from adapters.http.document import read_document
 from adapters.http.named_events import ServerEvent
 from adapters.http.streams import AnswerStream
 from adapters.langgraph.failures import LangGraphFailures
@@ -152,10 +152,11 @@ class LangGraphService:
         if reply.status == 404:
             return None
         try:
-            return msgspec.json.decode(with_whole_characters(reply.body), type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            found: T = read_document(reply.body, kind)
+        except ValueError as error:
             what = f"an answer of another form: {error}"
             raise self._failures.error(ErrorClass.CONTRACT_BROKEN, what) from error
+        return found
 
     def _read(self, value: Json, kind: type[T]) -> T:
         try:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Self, cast
 import anyio
 import httpx2
 import mcp_types as types
+import msgspec
 import structlog
 from mcp import Client, StdioServerParameters
 from mcp.client.session import IncomingMessage
@@ -310,7 +311,8 @@ def _written(error: Exception) -> str:
     """What a server wrote instead of a message."""
     match error:
         case ValidationError():
-            return str(error.errors(include_url=False, include_context=False)[0]["input"])
+            found = error.errors(include_url=False, include_context=False)[0]["input"]
+            return found if isinstance(found, str) else msgspec.json.encode(found).decode()
         case _:
             return f"{type(error).__name__}: {error}"
 

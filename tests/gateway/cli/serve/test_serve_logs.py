@@ -49,6 +49,7 @@ agents:
 PROGRAM = """
 import sys
 print("a server begins", file=sys.stderr, flush=True)
+print("a banner", "null", '{"ready": true}', sep="\\n", flush=True)
 from tests.adapters.tools.mcp_server import server
 server.run("stdio")
 """
@@ -209,7 +210,7 @@ async def test_only_warnings_are_said_where_that_is_asked_for(start: Start) -> N
     assert lines[0].startswith("a2a-gateway serves 1 agent on http://")
 
 
-async def test_what_a_program_of_tools_writes_to_standard_error_is_a_line_with_the_name_of_its_source(
+async def test_what_a_program_of_tools_writes_beside_its_messages_is_a_line_with_the_name_of_its_source(
     start: Start, tmp_path: Path
 ) -> None:
     (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
@@ -226,7 +227,8 @@ async def test_what_a_program_of_tools_writes_to_standard_error_is_a_line_with_t
         told = events(await served.ended())
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     said = [(line["source"], line["line"], line["level"]) for line in told if line["event"] == "tools.output"]
-    assert said[0] == ("small", "a server begins", "info")
+    written = ("a server begins", "a banner", "null", '{"ready":true}')
+    assert {("small", line, "info") for line in written} - {*said} == set()
 
 
 async def test_on_a_terminal_it_is_text(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What all tests share: loggers as a fresh process has them, temporary files in memory, and no reading of certificates."""
 
+import gc
 import os
 import shutil
 import signal
@@ -61,6 +62,12 @@ def _keeps_files_in_memory() -> bool:
 def pytest_xdist_auto_num_workers() -> int:
     """One more than cores: tests wait as well as compute."""
     return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+
+
+def pytest_collection_finish() -> None:
+    """What collection made stays for the whole run. Each full garbage collection of a test would look at all of it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

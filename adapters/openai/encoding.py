@@ -8,7 +8,8 @@ import hashlib
 import mimetypes
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 from msgspec import UNSET
@@ -94,10 +95,15 @@ def tool_names(tools: Iterable[dict[str, Json]]) -> list[str]:
     return [tool["name"] for tool in named if isinstance(tool.get("name"), str)]
 
 
-class CallIds:
-    """The ids of one request's calls, in the order of its items."""
+NOTHING_RENAMED: Mapping[str, str] = MappingProxyType({})
 
-    def __init__(self) -> None:
+
+class CallIds:
+    """The ids of one request's calls, in the order of its items. `renamed` are the backend's own ids of calls that it keeps, by
+    those under which the core knows them."""
+
+    def __init__(self, renamed: Mapping[str, str] = NOTHING_RENAMED) -> None:
+        self._renamed = renamed
         self._taken: set[str] = set()
         self._open: dict[str, deque[str]] = {}
 
@@ -115,7 +121,7 @@ class CallIds:
     def of_output(self, given: str) -> str:
         """The id of the first call of that id without an output. Without one, the call is in the backend's own chain."""
         waiting = self._open.get(given)
-        return waiting.popleft() if waiting else given
+        return waiting.popleft() if waiting else self._renamed.get(given, given)
 
 
 def function_name(name: str) -> str:

@@ -4,7 +4,7 @@ chain, and the id of a call that goes back into a backend's chain is the backend
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2s
 from types import MappingProxyType
@@ -21,11 +21,17 @@ NOTHING_ANSWERED: Mapping[str, str | None] = MappingProxyType({})
 
 @dataclass(slots=True)
 class _Call:
-    """A tool call; `item` is its latest copy. `arguments` are None until they are complete."""
+    """A tool call; `call_id` is that of its events, `item` its latest copy, with the backend's id of the call, and `index` the
+    place of the item. `arguments` are None until they are complete."""
 
     call_id: str
     item: wire.ResponseItem
+    index: int | None = None
     arguments: str | None = None
+
+    def is_told_by(self, item: wire.ResponseItem) -> bool:
+        """Whether a complete item is of the same tool and arguments."""
+        return (self.item.tool, self.arguments) == (item.tool, _arguments(item))
 
 
 class ResponseCalls:
@@ -47,8 +53,8 @@ class ResponseCalls:
         """Announced calls, by the key of their item."""
         self._of_client: dict[str, _Call] = {}
         """The calls that the backend does not run itself, by its id of the call."""
-        self._of_item: dict[str, str | None] = {}
-        """The backend's id of the latest complete call, by the key of its item."""
+        self._of_item: dict[str, list[_Call]] = {}
+        """The same, where they are complete, in their order, by the key of their item."""
         self._early: dict[str, list[tuple[Callable[..., Sequence[port.AdapterEvent]], str | None]]] = {}
         """Arguments that came before their item: OGX does not know the kind of a call at its beginning."""
         self._nameless: list[wire.ResponseItem] = []
@@ -61,18 +67,50 @@ class ResponseCalls:
         """Whether any call is announced and not complete."""
         return any(call.arguments is None for call in self._open.values())
 
-    def is_other(self, item: wire.ResponseItem) -> bool:
-        """Whether the item has the id of one that ended, and is another call: it has an id of the call that is new."""
-        known, call_id = self._of_item.get(item.key), item.call_id
-        if not known or not call_id or call_id == known or call_id in self._answered:
+    @property
+    def renamed(self) -> dict[str, str]:
+        """The backend's ids of the calls whose events have another id, by that."""
+        complete = (call for calls in self._of_item.values() for call in calls) if self._chained else ()
+        return {
+            call.call_id: call.item.call_id for call in complete if call.item.call_id not in (None, "", call.call_id)
+        }
+
+    def is_other(self, item: wire.ResponseItem, index: int | None = None) -> bool:
+        """Whether an item of the stream has the id of one that ended, and is another call: its id of the call is new, and so is
+        its place or what is called."""
+        ended = self._of_item.get(item.key, ())
+        return self._is_new(item, ended) and not any(
+            call.is_told_by(item) and (index is None or call.index in (None, index)) for call in ended
+        )
+
+    def is_more(self, key: str, item: wire.ResponseItem, told: Container[str | None]) -> bool:
+        """Whether an item of the finished response is another call than that of the streamed item `key`. `told` are the ids of
+        all calls of the finished response: a call that is there under another id than in the stream is the same."""
+        ended = self._of_item.get(key, ())
+        if not self._is_new(item, ended):
+            return False
+        same = next((call for call in ended if call.item.call_id not in told and call.is_told_by(item)), None)
+        if same is None:
+            return key == item.key
+        _log.warning("a finished response changes the id of a call; the output of the call goes out under the new id")
+        digest = self.digests.pop(same.item.call_id or "", None)
+        if digest is not None and item.call_id:
+            self.digests[item.call_id] = digest
+        same.item = item
+        return False
+
+    def _is_new(self, item: wire.ResponseItem, ended: Sequence[_Call]) -> bool:
+        """Whether no call has the id that the item gives, although calls of this item have ended."""
+        call_id = item.call_id
+        if not ended or not ended[-1].item.call_id or not call_id or call_id in self._answered:
             return False
         call = self._of_client.get(call_id)
         return call is None or call.arguments is None
 
-    def add(self, item: wire.ResponseItem) -> Sequence[port.AdapterEvent]:
+    def add(self, item: wire.ResponseItem, index: int | None) -> Sequence[port.AdapterEvent]:
         key, of_client = item.key, item.type in wire.OPEN_CALLS
         if (
-            (key in self._open and not self.is_other(item))
+            (key in self._open and not self.is_other(item, index))
             or (not item.name and item.type == "mcp_call")
             or (not item.call_id and of_client)
         ):
@@ -116,7 +154,7 @@ class ResponseCalls:
         if self._nameless:
             raise self._failures.error(port.ErrorClass.CONTRACT_BROKEN, "a tool call has no id, and cannot be answered")
 
-    def end_client_call(self, item: wire.ResponseItem) -> Iterator[port.AdapterEvent]:
+    def end_client_call(self, item: wire.ResponseItem, index: int | None) -> Iterator[port.AdapterEvent]:
         arguments = _arguments(item)
         if self._nameless:
             self._name(item)
@@ -124,17 +162,20 @@ class ResponseCalls:
             _log.warning("a response reports a call again whose output it was given; the call is not run again")
             return
         call = self._of_client.get(item.call_id or "")
-        if call is None and not self.is_other(item):
-            call = self._open.get(item.key)
         if call is not None and call.arguments is not None:
-            if self._repeats(call, item, arguments):
+            if self._repeats(call, item):
                 return
             call = None
+        elif call is None:
+            begun = self._open.get(item.key)
+            call = begun if begun is not None and begun.arguments is None else None
         call = call or self._begin(item)
-        call.item, call.arguments = item, arguments
-        self._of_item[item.key] = item.call_id
-        if self._chained and item.call_id:
-            self.digests[item.call_id] = _digest(item)
+        call.item, call.index, call.arguments = item, index, arguments
+        self._of_item.setdefault(item.key, []).append(call)
+        if item.call_id:
+            self._of_client.setdefault(item.call_id, call)
+            if self._chained:
+                self.digests[item.call_id] = _digest(item)
         self.cut = self.cut or item.status == "incomplete"
         yield port.ToolCallReady(call.call_id, item.tool, arguments, provider_id=item.id)
         self._unanswered.setdefault(item.call_id or "", []).append(call.call_id)
@@ -179,9 +220,9 @@ class ResponseCalls:
             _log.warning("a tool output belongs to no call of its response")
             yield port.ToolResultReady(self._unique(item), "" if item.output is None else item.output)
 
-    def _repeats(self, call: _Call, item: wire.ResponseItem, arguments: str) -> bool:
+    def _repeats(self, call: _Call, item: wire.ResponseItem) -> bool:
         """Whether this item reports a complete call again. In a chain one id can be answered once, so that it is one call."""
-        if (call.item.tool, call.arguments) == (item.tool, arguments):
+        if call.is_told_by(item):
             return True
         if self._chained:
             _log.warning("two calls of a response have one id; only the first of them can be answered, and is run")

@@ -66,7 +66,7 @@ class ConversationAdapter(ResponsesService):
             return Tail(0)
         newest_first, whole = await self._newest(handle)
         last_item = request.state.get("last_item") if isinstance(request.state, dict) else None
-        found = match_tail(newest_first, last_item, encode_input(request.items), whole=whole)
+        found = match_tail(newest_first, last_item, encode_input(request.items, request.state), whole=whole)
         if found is None:
             return None
         held, added = found

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from adapters.openai import encoding
-from adapters.openai.responses.wire import WAITING
+from adapters.openai.responses.wire import RENAMED, WAITING
 from gateway.a2a.model import Json, Part
 from gateway.ports.conversation import AssistantItem, CallItem, Item, OpaqueItem, OutputItem, ReasoningItem, UserItem
 from gateway.ports.tools import ToolDeclaration
@@ -20,18 +20,25 @@ def encode_tool(tool: ToolDeclaration) -> dict[str, Json]:
     return {**named, "parameters": tool.parameters, "strict": False}
 
 
-def encode_input(items: Sequence[Item]) -> list[Json]:
-    ids = encoding.CallIds()
+def encode_input(items: Sequence[Item], state: Json = None) -> list[Json]:
+    """`state` is that of the last call."""
+    ids = encoding.CallIds(_texts(state, RENAMED))
     fresh = _fresh_decisions(items)
     return [encoded for item in items if (encoded := _item(item, ids, fresh)) is not None]
 
 
 def answered_calls(items: Iterable[Item], state: Json = None) -> dict[str, str | None]:
-    """The calls whose outputs these items of a request bring, with the digests that the state of the last call has."""
-    known = state.get(WAITING) if isinstance(state, dict) else None
-    digests = known if isinstance(known, dict) else {}
+    """The calls whose outputs these items of a request bring, by the backend's ids, with the digests that the state of the last
+    call has."""
+    digests, renamed = _texts(state, WAITING), _texts(state, RENAMED)
     answered = (item.call_id for item in items if isinstance(item, OutputItem) and item.approved is None)
-    return {each: digest if isinstance(digest := digests.get(each), str) else None for each in answered}
+    return {name: digests.get(name) for name in (renamed.get(each, each) for each in answered)}
+
+
+def _texts(state: Json, name: str) -> dict[str, str]:
+    """The texts of a member of the adapter's state, which may be of another version."""
+    found = state.get(name) if isinstance(state, dict) else None
+    return {key: text for key, text in found.items() if isinstance(text, str)} if isinstance(found, dict) else {}
 
 
 def _fresh_decisions(items: Sequence[Item]) -> frozenset[str]:

@@ -196,7 +196,12 @@ class ResponsesService(OpenAIService):
 
     def _respond(self, request: ServiceRequest, continuation: Continuation) -> AsyncGenerator[AdapterEvent, None]:
         offered = self._offer.fields(request.tools if self._wire.declares_tools else ())
-        body = offered | {"input": encode_input(request.items)} | continuation.fields | _session(request.state)
+        body = (
+            offered
+            | {"input": encode_input(request.items, request.state)}
+            | continuation.fields
+            | _session(request.state)
+        )
         opening = self._http.stream(self._url, msgspec.json.encode(body), handle=continuation.handle)
         return self._events(opening, self._parser(continuation, request.items, request.state))
 

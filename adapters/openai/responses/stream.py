@@ -173,6 +173,8 @@ class ResponseParser:
             state[wire.SESSION] = session
         if self._calls.digests:
             state[wire.WAITING] = {**self._calls.digests}
+        if self._calls.renamed:
+            state[wire.RENAMED] = {**self._calls.renamed}
         return state or None
 
     def _finish(self, event: wire.Event, response: wire.Response) -> str | None:
@@ -198,8 +200,9 @@ class ResponseParser:
         stream no items; and the end of a call that was cut is often there alone, for which a chain waits for an output."""
         output = response.output or ()
         items = [wire.decode_item(raw) for raw in output]
+        calls = {item.call_id for item in items if item.type in wire.OPEN_CALLS}
         for item, raw, key in zip(items, output, self._items.streamed_keys(items), strict=True):
-            if key is None or self._calls.is_other(item):
+            if key is None or self._calls.is_more(key, item, calls):
                 yield from self._item(item, raw, None)
             elif item.type == "message":
                 yield from self._messages.repeat(key, item.text)
@@ -244,12 +247,12 @@ class ResponseParser:
         item, index = wire.decode_item(event.item), event.index
         over = self._start_over(item, index)
         self._items.begin(item, index)
-        if self._has_ended(item):
+        if self._has_ended(item, index):
             return over
         if item.type == "message":
             self._messages.announce(item, index)
         elif item.type in wire.CALLS:
-            return (*over, *self._messages.hold(self._calls.add(item), index))
+            return (*over, *self._messages.hold(self._calls.add(item, index), index))
         elif item.type == wire.CONSENT and item.consent_link:
             return (*over, *self._messages.hold(tuple(self._consent(item)), index))
         return over
@@ -260,12 +263,12 @@ class ResponseParser:
         over = () if self._items.is_open(item) else self._start_over(item, index)
         self._again = False
         self._items.begin(item, index)
-        if self._has_ended(item):
+        if self._has_ended(item, index):
             return self._repeated_item(item)
         return (*over, *self._item(item, event.item, index))
 
-    def _has_ended(self, item: wire.ResponseItem) -> bool:
-        return self._items.has_ended(item) and not self._calls.is_other(item)
+    def _has_ended(self, item: wire.ResponseItem, index: int | None) -> bool:
+        return self._items.has_ended(item) and not self._calls.is_other(item, index)
 
     def _repeated_item(self, item: wire.ResponseItem) -> Sequence[port.AdapterEvent]:
         if item.type == "mcp_approval_request" and self._approval(item) != self._questions[item.key]:
@@ -280,9 +283,9 @@ class ResponseParser:
             self._last_item = item.id or self._last_item
         if item.type == "message":
             return self._messages.end(item, raw, index)
-        return self._messages.hold(tuple(self._other_item(item, raw)), index)
+        return self._messages.hold(tuple(self._other_item(item, raw, index)), index)
 
-    def _other_item(self, item: wire.ResponseItem, raw: msgspec.Raw) -> Iterator[port.AdapterEvent]:
+    def _other_item(self, item: wire.ResponseItem, raw: msgspec.Raw, index: int | None) -> Iterator[port.AdapterEvent]:
         match item.type:
             case wire.CONSENT:
                 yield from self._consent(item)
@@ -295,7 +298,7 @@ class ResponseParser:
                 asked = self._questions[item.key] = self._approval(item)
                 yield asked
             case kind if kind in wire.OPEN_CALLS:
-                yield from self._calls.end_client_call(item)
+                yield from self._calls.end_client_call(item, index)
             case kind if kind in wire.OPEN_CALL_OUTPUTS:
                 yield from self._calls.add_output(item)
             case kind if kind in wire.SERVER_TOOLS:

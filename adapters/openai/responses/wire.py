@@ -186,6 +186,8 @@ SESSION = "agent_session_id"
 """The sandbox of a hosted agent of Foundry."""
 WAITING = "waiting_calls"
 """What the adapter's state has of the calls that wait for an output: a digest by the id of each."""
+RENAMED = "renamed_calls"
+"""The same, of the calls whose id the backend has changed: the new id by the one that the core knows."""
 
 
 class Response(Echo):

@@ -12,6 +12,7 @@ from hypothesis import strategies as some
 
 from adapters.openai.failures import OpenAIFailures
 from adapters.openai.responses.continuation import Chain, Continuation, InConversation
+from adapters.openai.responses.request import answered_calls, encode_input
 from adapters.openai.responses.stream import ResponseParser
 from gateway.a2a.model import Part
 from gateway.ports.adapter import (
@@ -34,7 +35,7 @@ from gateway.ports.adapter import (
     ToolCallReady,
     ToolResultReady,
 )
-from gateway.ports.conversation import OpaqueItem, ReasoningItem
+from gateway.ports.conversation import OpaqueItem, OutputItem, ReasoningItem
 
 Event = dict[str, Any]
 
@@ -53,6 +54,10 @@ def read(
         events.extend(reading.receive(event if isinstance(event, bytes) else json.dumps(event).encode()))
     assert reading.ended
     return events
+
+
+def finished(*output: Event) -> Event:
+    return {"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "output": list(output)}}
 
 
 def between(*stream: Event | bytes) -> list[AdapterEvent]:
@@ -966,6 +971,58 @@ def test_a_call_whose_end_changes_its_id_is_one_call(keeps: bool) -> None:
     assert read(CREATED, begun, ended, ended, end, keeps=keeps)[1:-1] == [ToolCallAnnounced("call_1", "f"), READY]
 
 
+RENAMED = {"type": "function_call", "id": "fc_1", **CALL, "call_id": "call_9"}
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["on a chain", "of a stateless service"])
+@pytest.mark.parametrize("item", ["fc_1", "fc_9"], ids=["in its item", "with that of its item"])
+def test_a_call_whose_id_changes_in_the_finished_response_is_one_call(item: str, keeps: bool) -> None:
+    told, end = done("function_call", id="fc_1", **CALL), finished(RENAMED | {"id": item})
+    assert read(CREATED, told, end, keeps=keeps)[1:-1] == [READY]
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["on a chain", "of a stateless service"])
+def test_a_call_that_is_reported_again_under_another_id_is_one_call(keeps: bool) -> None:
+    again = done("function_call", id="fc_1", **CALL | {"call_id": "call_9"})
+    for index in ({}, {"output_index": 1}):
+        told = [done("function_call", id="fc_1", **CALL) | index, again | index, finished(RENAMED)]
+        assert read(CREATED, *told, keeps=keeps)[1:-1] == [READY]
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["on a chain", "of a stateless service"])
+@pytest.mark.parametrize("indexes", [(0, 1), (0, 0), (None, None)], ids=["two places", "one place", "no place"])
+def test_two_equal_calls_whose_items_have_one_id_are_two(indexes: tuple[int | None, int | None], keeps: bool) -> None:
+    calls = [CALL, CALL | {"call_id": "call_2"}]
+    told = [
+        done("function_call", id="fc_1", **call) | {"output_index": at} for call, at in zip(calls, indexes, strict=True)
+    ]
+    end = finished(*[{"type": "function_call", "id": "fc_1", **call} for call in calls])
+    second = ToolCallReady("call_2", "f", "{}", provider_id="fc_1")
+    assert read(CREATED, *told, end, keeps=keeps)[1:-1] == [READY, second]
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        [done("function_call", id="fc_1", **CALL), finished(RENAMED)],
+        [done("function_call", id="fc_1", **CALL), finished(RENAMED | {"id": "fc_9"})],
+        [
+            added("function_call", id="fc_1", **CALL | {"arguments": ""}),
+            done("function_call", id="fc_1", **CALL | {"call_id": "call_9"}),
+            COMPLETED,
+        ],
+    ],
+    ids=["in the finished response", "with that of its item", "with its end"],
+)
+def test_the_output_of_a_call_goes_out_under_the_id_that_the_backend_gave_it_last(stream: list[Event]) -> None:
+    state = read(CREATED, *stream)[-1].state  # type: ignore[union-attr]
+    output = OutputItem("call_1", "3C")
+    assert encode_input([output], state) == [{"type": "function_call_output", "call_id": "call_9", "output": "3C"}]
+    assert answered_calls([output], state).keys() == {"call_9"}
+    again = done("function_call", id="fc_5", **CALL | {"call_id": "call_9"})
+    assert read(CREATED, again, COMPLETED, answered=answered_calls([output], state))[1:-1] == []
+
+
 def test_two_calls_whose_items_have_one_id_are_two_where_their_beginnings_are_told() -> None:
     stream = [added("function_call", id="fc_1", **CALL | {"arguments": ""}), done("function_call", id="fc_1", **CALL)]
     stream += [
@@ -997,10 +1054,6 @@ def test_where_the_gateway_sends_the_calls_an_id_that_comes_again_or_not_at_all_
         ToolCallReady("call_2", "f", "{}"),
         ToolCallReady("call_3", "f", "{}"),
     ]
-
-
-def finished(*output: Event) -> Event:
-    return {"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "output": list(output)}}
 
 
 @pytest.mark.parametrize("call_id", [None, ""], ids=["no call_id", "an empty call_id"])

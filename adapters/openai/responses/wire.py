@@ -75,7 +75,7 @@ class ResponseItem(msgspec.Struct):
     server_label: str | None = None
     consent_link: str | None = None
     approval_request_id: str | None = None
-    arguments: str | None = None
+    given: Json = msgspec.field(name="arguments", default=None)
     input: str | None = None
     output: Json = None
     error: Json = None
@@ -106,6 +106,11 @@ class ResponseItem(msgspec.Struct):
     def reasoning(self) -> str:
         """The summary of reasoning, or all of it where a server shows that."""
         return "\n\n".join(part.text or "" for part in self.summary or ()) or self.text
+
+    @property
+    def arguments(self) -> str | None:
+        """A text of JSON; some servers give an object."""
+        return self.given if self.given is None or isinstance(self.given, str) else json_text(self.given)
 
     @property
     def tool(self) -> str:

@@ -971,6 +971,15 @@ def test_a_call_whose_end_changes_its_id_is_one_call(keeps: bool) -> None:
     assert read(CREATED, begun, ended, ended, end, keeps=keeps)[1:-1] == [ToolCallAnnounced("call_1", "f"), READY]
 
 
+@pytest.mark.parametrize("stream", ["with its end", "in the finished response"])
+def test_the_arguments_of_a_call_may_be_an_object(stream: str) -> None:
+    call = {"id": "fc_1", **CALL, "arguments": {"x": 1}}
+    told = [done("function_call", **call), COMPLETED]
+    if stream == "in the finished response":
+        told = [finished({"type": "function_call", **call})]
+    assert read(CREATED, *told)[1:-1] == [ToolCallReady("call_1", "f", '{"x":1}', provider_id="fc_1")]
+
+
 RENAMED = {"type": "function_call", "id": "fc_1", **CALL, "call_id": "call_9"}
 
 

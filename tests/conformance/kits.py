@@ -95,19 +95,14 @@ class Run:
 
 def all_runs() -> list[Run]:
     """The longest first."""
-    return [
-        *(
-            Run("tck03", configuration, transport)
-            for configuration in CONFIGURATIONS
-            for transport in ("jsonrpc", "rest")
-        ),
-        *(Run(kit, configuration, ANY_TRANSPORT) for kit in ("tck10", "tck03") for configuration in CONFIGURATIONS),
-        *(
-            Run("acts", configuration, transport)
-            for configuration in CONFIGURATIONS
-            for transport in ("jsonrpc", "rest")
-        ),
-    ]
+    by_transport = (
+        Run(kit, configuration, transport)
+        for kit in ("tck03", "acts")
+        for configuration in CONFIGURATIONS
+        for transport in ("jsonrpc", "rest")
+    )
+    over_any = {kit: [Run(kit, each, ANY_TRANSPORT) for each in CONFIGURATIONS] for kit in ("tck10", "tck03")}
+    return [*over_any["tck10"], *by_transport, *over_any["tck03"]]
 
 
 def is_gating(kit: str, level: str) -> bool:

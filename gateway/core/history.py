@@ -77,13 +77,15 @@ class View(msgspec.Struct, frozen=True):
     number in the records, if the agent numbers sources.
 
     `earlier` are those of the positions whose items are of earlier turns, and still in their own form: a group for each
-    turn, the turns without an outcome first. `unanswered` is the turn whose tool calls are answered here by a fixed text
-    for the first time, if there is one and it failed."""
+    turn, the turns without an outcome first. `replaced` are those whose items are outcomes in the form of the fixed text.
+    `unanswered` is the turn whose tool calls are answered here by that text for the first time, if there is one and it failed.
+    """
 
     items: tuple[conversation.Item, ...]
     positions: tuple[int, ...]
     last_source: int = NO_SOURCE
     earlier: tuple[tuple[int, ...], ...] = ()
+    replaced: tuple[int, ...] = ()
     unanswered: str | None = None
     back: tuple[int, ...] = ()
     apart: tuple[int, ...] = ()
@@ -93,7 +95,8 @@ class Doubt(msgspec.Struct, frozen=True):
     """The part of a refused request that the next request does without, because it may be the reason of the refusal.
 
     `positions` are items of earlier turns; those of them that were left out last are `latest`, or `aside` if the backend
-    had accepted them before. `turn` is an earlier turn that is left out as a whole, and `handle` the handle at which it
+    had accepted them before. `withheld` are outcomes that are not even replaced, because the backend may not have their calls.
+    `turn` is an earlier turn that is left out as a whole, and `handle` the handle at which it
     began; it was left out last if nothing else was. `cleared` are items that are not at fault if those `aside` are.
     `refused_in` is the service call that was refused, `tries` the number of requests that did without something."""
 
@@ -101,6 +104,7 @@ class Doubt(msgspec.Struct, frozen=True):
     positions: frozenset[int] = frozenset()
     latest: frozenset[int] = frozenset()
     aside: frozenset[int] = frozenset()
+    withheld: frozenset[int] = frozenset()
     turn: str | None = None
     handle: str | None = None
     cleared: tuple[int, ...] = ()
@@ -122,9 +126,11 @@ _TRIES = 6
 """So many requests of one message do without something at most."""
 
 
-def narrower(view: View, doubt: Doubt | None, refused_in: str, carried: Groups = ()) -> Doubt | None:
+def narrower(
+    view: View, doubt: Doubt | None, refused_in: str, carried: Groups = (), *, static: bool = False
+) -> Doubt | None:
     """What the next request does without when the backend has refused `view`, in which `doubt` was left out already.
-    None when only the running turn is left. `carried`: the `suspects`.
+    None when only the running turn is left. `carried`: the `suspects`. `static`: no turn can be taken back.
 
     The parts are left out one after another, so that only what was refused is lost. Source: docs/state-model.md,
     scenario 46b.
@@ -139,6 +145,8 @@ def narrower(view: View, doubt: Doubt | None, refused_in: str, carried: Groups =
     if view.earlier:
         latest = _doubted(view.earlier, done.tries)
         return replace(following, positions=done.positions | latest, latest=latest)
+    if static and view.replaced and not done.withheld:
+        return replace(following, withheld=frozenset(view.replaced))
     if view.unanswered is not None and not (carried and following.tries == _TRIES):
         return replace(following, turn=view.unanswered)
     aside = _doubted(carried, done.tries)
@@ -255,7 +263,10 @@ def project(
     notes = [noted for r in unsent if r.turn < number and (noted := _noted(r)) is not None]
     said = [r for r in unsent if isinstance(r.item, UserItem)]
     sent = [*outputs, *sorted((*said, *notes), key=lambda r: (r.turn, r.position))]
-    return _view(sent, tuple(r.position for r in sent), number)
+    view = _view(sent, tuple(r.position for r in sent), number)
+    if doubt is None or not doubt.withheld:
+        return view
+    return replace(view, items=tuple(r.item for r in sent if r.position not in doubt.withheld))
 
 
 def _due(
@@ -292,10 +303,11 @@ def _view(sent: Sequence[HistoryRecord], positions: tuple[int, ...], number: int
     before = [r for r in sent if r.sent_in is None and r.turn < number]
     if not before:
         return View(items, positions)
-    unanswered = {r.turn_id: r.failed for r in before if r.refused_in is not None}
+    replaced = [r for r in before if r.refused_in is not None]
+    unanswered = {r.turn_id: r.failed for r in replaced}
     turn = next(iter(unanswered)) if len(unanswered) == 1 and all(unanswered.values()) else None
     kept = [r for r in before if r.refused_in is None]
-    return View(items, positions, earlier=_by_turn(kept), unanswered=turn)
+    return View(items, positions, earlier=_by_turn(kept), replaced=tuple(r.position for r in replaced), unanswered=turn)
 
 
 def _by_turn(records: Sequence[HistoryRecord]) -> tuple[tuple[int, ...], ...]:

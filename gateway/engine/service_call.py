@@ -306,7 +306,8 @@ class ServiceCallLoop(msgspec.Struct):
             return None
         # A conversation that is too long has nothing at fault in it: its window is the operator's to choose.
         carried = () if error.kind is ErrorClass.OVERFLOW else await context.suspects()
-        return narrower(context.view, context.doubt, context.run.service_call, carried)
+        static = context.thread.handle is not None and ownership.is_static(context.thread)
+        return narrower(context.view, context.doubt, context.run.service_call, carried, static=static)
 
     async def _narrow(self, error: AdapterError, doubt: Doubt) -> ServiceRequest:
         """The request without what is in doubt. What is in doubt counts as refused when this request is accepted."""

@@ -228,6 +228,16 @@ async def test_46b_the_outcome_of_an_earlier_round_stays_as_it_is(core: Core, ow
     assert adapter.sent[3] == ({G: None, BR: "r2", BS: "c"}[ownership], expected)
 
 
+async def test_46b_a_conversation_that_takes_no_outcome_of_a_call_in_any_form_goes_on_without_it(core: Core) -> None:
+    """It may not have the call: a service keeps what it likes of an answer that is not whole."""
+    adapter = adapter_of(BS, asks("c", C1), refused(), refused(), says("A2", "c"), says("A3", "c"))
+    core.agent(adapter, toolset=ScriptedTools({"one": "O"}))
+    tasks = [await core.send(text, context="c") for text in "123"]
+    assert [task.status.state for task in tasks] == [TaskState.FAILED, TaskState.COMPLETED, TaskState.COMPLETED]
+    assert adapter.sent[2:] == [("c", [f"O c1 {REFUSED_OUTPUT}", "U 2"]), ("c", ["U 2"]), ("c", ["U 3"])]
+    assert query(core.path, "SELECT outcome FROM tool_call") == [('"O"',)]
+
+
 @pytest.mark.parametrize("ownership", [BR, BS], ids=["BR", "BS"])
 async def test_46b_a_refused_yes_to_a_question_of_the_backend_becomes_a_no(core: Core, ownership: Ownership) -> None:
     adapter = adapter_of(ownership, ASKS, refused(), says("A2", "r2"))

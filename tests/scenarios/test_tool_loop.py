@@ -261,7 +261,7 @@ ROWS = [
     ),
     Row(
         "call 2 refused for a tool's output, static, and the next message refused",
-        [asks("r1", C1), refused(), refused(), says("A3", "r3")],
+        [asks("r1", C1), refused(), refused(), refused(), says("A3", "r3")],
         {"one": "O"},
         [Send("1"), Send("2"), Send("3")],
         {
@@ -269,6 +269,7 @@ ROWS = [
                 (None, ["U 1"]),
                 ("c", ["O c1 O"]),
                 ("c", [f"O c1 {REFUSED_OUTPUT}", "U 2"]),
+                ("c", ["U 2"]),
                 ("c", [f"O c1 {REFUSED_OUTPUT}", "U 3"]),
             ],
         },
@@ -276,7 +277,7 @@ ROWS = [
     ),
     Row(
         "call 2 refused for a tool's output, static, and what stands for it refused too, rebuild",
-        [asks("r1", C1), refused(), refused(), says("A2", "r2"), says("A3", "r3")],
+        [asks("r1", C1), refused(), refused(), refused(), says("A2", "r2"), says("A3", "r3")],
         {"one": "O"},
         [Send("1"), Send("2"), Send("3")],
         {
@@ -284,6 +285,7 @@ ROWS = [
                 (None, ["U 1"]),
                 ("c", ["O c1 O"]),
                 ("c", [f"O c1 {REFUSED_OUTPUT}", "U 2"]),
+                ("c", ["U 2"]),
                 (None, ["U 1", "C c1 one", f"O c1 {REFUSED_OUTPUT}", "U 2"]),
                 ("c", ["U 3"]),
             ],
@@ -293,7 +295,7 @@ ROWS = [
     ),
     Row(
         "call 2 of a tool round fails, the next message refused",
-        [asks("r1", C1), rejected(), refused(), refused(), says("A3", "r3")],
+        [asks("r1", C1), rejected(), refused(), refused(), refused(), says("A3", "r3")],
         {"one": "O"},
         [Send("1"), Send("2"), Send("3")],
         {
@@ -302,6 +304,7 @@ ROWS = [
                 ("c", ["O c1 O"]),
                 ("c", ["O c1 O", "U 2"]),
                 ("c", [f"O c1 {REFUSED_OUTPUT}", "U 2"]),
+                ("c", ["U 2"]),
                 ("c", ["O c1 O", "U 3"]),
             ],
         },

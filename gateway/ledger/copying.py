@@ -3,12 +3,13 @@ copy that was cut goes on where it stopped, and stores no row twice.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from hashlib import sha256
 
 import msgspec
 
 from gateway.ledger.errors import Conflict, CorruptRecord
-from gateway.ledger.rows import LedgerRows, Progress, Row, RowTable
+from gateway.ledger.rows import NOT_WHOLE, LedgerRows, Progress, Row, RowTable
 
 _BATCH_ROWS = 1000
 _BATCH_BYTES = 4_000_000
@@ -41,29 +42,37 @@ class Copied(msgspec.Struct, frozen=True):
     resumed: bool
 
 
-def copy(source: LedgerRows, target: LedgerRows, names: tuple[str, str], report: Report) -> Copied:
-    """Copies and compares. `names` are those of the source and of the target. Raises: CopyFailed, LedgerUnavailable."""
+def copy(
+    source: LedgerRows, target: AbstractContextManager[LedgerRows], names: tuple[str, str], report: Report
+) -> Copied:
+    """Copies and compares. The target is opened, and so made, once the source is known to be whole and closed. `names` are
+    those of the source and of the target. Raises: CopyFailed, LedgerUnavailable."""
     name, target_name = names
-    _refuse_opened(target, target_name)
-    resumed = _begin(source, target, names)
-    try:
-        _refuse_opened(source, name)
-    except InUse:
-        if not resumed:
-            target.finish()
-        raise
-    contents = _copied(source, target, names, report)
-    refuse_use(source, name)
-    if source.changed():
-        raise CopyFailed(
-            f"{name} was written to while it was copied: stop its gateways, empty {target_name} and copy again"
-        )
-    target.finish()
+    _refuse_unfinished(source, name)
+    _refuse_opened(source, name)
+    with target as rows:
+        _refuse_opened(rows, target_name)
+        refuse_use(rows, target_name)
+        resumed = _begin(source, rows, names)
+        try:
+            refuse_use(source, name)
+        except InUse:
+            if not resumed:
+                rows.finish()
+            raise
+        contents = _copied(source, rows, names, report)
+        refuse_use(source, name)
+        if source.changed():
+            raise CopyFailed(
+                f"{name} was written to while it was copied: stop its gateways, empty {target_name} and copy again"
+            )
+        rows.finish()
     return Copied(contents, resumed)
 
 
 def copy_moment(source: LedgerRows, target: LedgerRows, names: tuple[str, str], report: Report) -> Copied:
     """As `copy`, of one moment of a source that processes may work on meanwhile."""
+    _refuse_unfinished(source, names[0])
     resumed = _begin(source, target, names)
     contents = _copied(source, target, names, report)
     target.finish()
@@ -83,12 +92,17 @@ def _copied(source: LedgerRows, target: LedgerRows, names: tuple[str, str], repo
     return _compared(source, target, names, report)
 
 
+def _refuse_unfinished(rows: LedgerRows, name: str) -> None:
+    """Raises: CopyFailed where a part of the rows may be missing."""
+    if rows.unfinished() is not None:
+        raise CopyFailed(f"{name} is not whole: {NOT_WHOLE}")
+
+
 def _refuse_opened(rows: LedgerRows, name: str) -> None:
     """Raises: InUse."""
     opened_by = rows.opened_by()
     if opened_by is not None:
         raise InUse(f"{name} is in use: {opened_by}. Stop its gateways")
-    refuse_use(rows, name)
 
 
 def refuse_use(rows: LedgerRows, name: str) -> None:
@@ -101,8 +115,8 @@ def refuse_use(rows: LedgerRows, name: str) -> None:
 
 
 def _begin(source: LedgerRows, target: LedgerRows, names: tuple[str, str]) -> bool:
-    """Marks the target, before any row of the source is read, as even that may take long. Whether a copy goes on that was cut.
-    Raises: CopyFailed."""
+    """Marks the target, before any row of the source is looked at, as even that may take long. Whether a copy goes on that was
+    cut. Raises: CopyFailed."""
     source_name, name = names
     if source.layout != target.layout:
         raise CopyFailed(f"{source_name} has tables of {source.layout}, and {name} of {target.layout}")

@@ -9,6 +9,13 @@ Value: TypeAlias = str | int | bytes | None
 Row: TypeAlias = tuple[Value, ...]
 
 
+NOT_WHOLE = (
+    "a copy into it has begun and not ended: finish it by the same `storage copy` or `restore`, "
+    "or begin with an empty database"
+)
+"""What is said wherever a ledger is refused that has an unfinished copy."""
+
+
 class RowTable(msgspec.Struct, frozen=True):
     """A table with the columns of its rows, in order, and those of its primary key."""
 

@@ -44,7 +44,7 @@ def back_up(settings: PostgresSettings, target: Path) -> None:
             with closing(sqlite3.connect(draft.path, isolation_level=None)) as copy:
                 # Without a write-ahead log the backup is one file.
                 copy.execute("PRAGMA journal_mode = DELETE")
-            check(draft.path)
+            check(draft.path, target)
         except sqlite3.Error as error:
             raise unavailable(f"{str(target)!r} could not be written", error) from error
         draft.keep()
@@ -54,7 +54,7 @@ def restore(source: Path, settings: PostgresSettings, replace: bool) -> str | No
     """Raises: as `LedgerFactory.restore`. The schema that is replaced is kept in the database, under the name that is
     returned."""
     try:
-        check(source)
+        check(source, source)
     except sqlite3.Error as error:
         raise unavailable(f"{str(source)!r} is no backup", error) from error
     with _current(source) as file, _told():

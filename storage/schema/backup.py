@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Self
 
 from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.rows import NOT_WHOLE
 from storage.compiled import VERSION
 from storage.connection import OLDEST_USER
 from storage.errors import trouble, unavailable
+from storage.row_tables import COPYING
 from storage.schema.access import obstacle
 from storage.schema.version import usable
 
@@ -40,7 +42,7 @@ def back_up(path: Path, target: Path) -> None:
                 source.backup(copy)
                 # Without a write-ahead log the backup is one file.
                 copy.execute("PRAGMA journal_mode = DELETE")
-            check(draft.path)
+            check(draft.path, path)
         except sqlite3.Error as error:
             raise unavailable(f"{str(path)!r} could not be copied", error) from error
         draft.keep()
@@ -54,7 +56,7 @@ def restore(source: Path, path: Path, *, replace: bool) -> Path | None:
     open; FileExistsError when a database is there and `replace` is false; other OSErrors.
     """
     try:
-        check(source)
+        check(source, source)
     except sqlite3.Error as error:
         raise unavailable(f"{str(source)!r} is no backup", error) from error
     _check_access(path, write=True)
@@ -153,22 +155,26 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def check(path: Path) -> None:
-    """Raises: LedgerUnavailable when the file is damaged, or no ledger that this version can open; sqlite3.Error."""
+def check(path: Path, named: Path) -> None:
+    """`named`: the file that an error names, where this one is a draft. Raises: LedgerUnavailable when the file is damaged, not
+    whole, or no ledger that this version can open; sqlite3.Error."""
+    name = repr(str(named))
     if not path.is_file():
-        raise LedgerUnavailable(f"there is no file {str(path)!r}")
+        raise LedgerUnavailable(f"there is no file {name}")
     address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
     with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as connection:
         found = [row[0] for row in connection.execute("PRAGMA quick_check(1)")]
         if found != ["ok"]:
-            raise LedgerUnavailable(f"{str(path)!r} is damaged: {found[0]}")
+            raise LedgerUnavailable(f"{name} is damaged: {found[0]}")
         try:
             [[version]] = connection.execute("SELECT version_num FROM alembic_version").fetchall()
         except (sqlite3.OperationalError, ValueError) as error:
-            raise LedgerUnavailable(f"{str(path)!r} is not a database of this gateway") from error
+            raise LedgerUnavailable(f"{name} is not a database of this gateway") from error
         oldest = connection.execute(OLDEST_USER).fetchone()[0]
+    if version == COPYING:
+        raise LedgerUnavailable(f"{name} is not whole: {NOT_WHOLE}")
     if version > VERSION and not usable(version, oldest):
-        raise LedgerUnavailable(f"the schema of {str(path)!r} has version {version}, newer than ours, {VERSION}")
+        raise LedgerUnavailable(f"the schema of {name} has version {version}, newer than ours, {VERSION}")
 
 
 def _close_log(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Which schemas this code may use. Law: a newer one only where it declares that it only adds to this version."""
 
 from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.rows import NOT_WHOLE
 from storage.compiled import VERSION
 from storage.row_tables import COPYING
 from storage.statement import Row
@@ -15,6 +16,4 @@ def usable(version: str, oldest: int) -> bool:
 def refuse_unfinished(versions: list[Row]) -> None:
     """Raises: LedgerUnavailable where a copy into the database has not ended."""
     if versions and versions[0][0] == COPYING:
-        raise LedgerUnavailable(
-            "a copy into it has begun and not ended: finish it by the same `storage copy`, or begin with an empty database"
-        )
+        raise LedgerUnavailable(NOT_WHOLE)

@@ -133,8 +133,8 @@ def filled(make: Callable[[str], Store], tmp_path: Path) -> Filled:
 
 
 def copy_all(source: Store, target: Store, report: copying.Report = lambda *_: None) -> Copied:
-    with source.rows(make=False) as rows, target.rows(make=True) as others:
-        return copy(rows, others, NAMES, report)
+    with source.rows(make=False) as rows:
+        return copy(rows, target.rows(make=True), NAMES, report)
 
 
 class Cut(Exception):
@@ -346,14 +346,20 @@ def test_a_copy_that_was_cut_anywhere_goes_on_and_stores_nothing_twice(
 class _CutBeforeItIsRead:
     layout = LAYOUT
 
-    def opened_by(self) -> NoReturn:
+    def unfinished(self) -> None:
+        return None
+
+    def opened_by(self) -> None:
+        return None
+
+    def holders(self) -> NoReturn:
         raise Cut
 
 
 def test_a_copy_that_was_cut_before_it_read_anything_goes_on_as_well(stores: tuple[Store, Store]) -> None:
     source, target = stores
-    with target.rows(make=True) as others, pytest.raises(Cut):
-        copy(cast("LedgerRows", _CutBeforeItIsRead()), others, NAMES, lambda *_: None)
+    with pytest.raises(Cut):
+        copy(cast("LedgerRows", _CutBeforeItIsRead()), target.rows(make=True), NAMES, lambda *_: None)
     with pytest.raises(LedgerUnavailable, match="a copy into it has begun and not ended"):
         in_a_gateway(target)
     copy_all(source, target)
@@ -375,10 +381,32 @@ def test_a_copy_that_was_cut_does_not_go_on_with_another_source(stores: tuple[St
     another = ("another", "the target")
     with (
         source.rows(make=False) as rows,
-        target.rows(make=True) as others,
         pytest.raises(CopyFailed, match="the target has a copy of the source that was not finished"),
     ):
-        copy(rows, others, another, lambda *_: None)
+        copy(rows, target.rows(make=True), another, lambda *_: None)
+
+
+def test_a_copy_that_was_cut_is_not_copied_itself(
+    stores: tuple[Store, Store], make: Callable[[str], Store], tmp_path: Path
+) -> None:
+    source, half = stores
+    with pytest.raises(Cut):
+        copy_all(source, half, cut_after(9))
+    with pytest.raises(CopyFailed, match="the source is not whole: a copy into it has begun and not ended"):
+        copy_all(half, Store(f"sqlite:///{tmp_path}/whole.db"))
+    assert not (tmp_path / "whole.db").exists()
+    copy_all(source, half)
+    copy_all(half, Store(f"sqlite:///{tmp_path}/whole.db"))
+
+
+async def test_a_target_is_not_made_where_a_gateway_has_the_source_open(
+    stores: tuple[Store, Store], tmp_path: Path
+) -> None:
+    source, _ = stores
+    async with source.opened():
+        with pytest.raises(InUse):
+            await asyncio.to_thread(copy_all, source, Store(f"sqlite:///{tmp_path}/new.db"))
+    assert not (tmp_path / "new.db").exists()
 
 
 def test_of_two_copies_to_one_target_the_second_stores_nothing(stores: tuple[Store, Store]) -> None:

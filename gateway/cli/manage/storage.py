@@ -2,8 +2,8 @@
 on with the same command; an error names the ledger and what to do."""
 
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -38,16 +38,11 @@ def copy_storage(source: str, target: str, output: Output) -> None:
     read, write = _rows(here), _rows(there)
     _check(here, there)
     screen = Screen(sys.stdout, sys.stderr)
-    name = here.name
     try:
-        with read(here.settings, False) as rows:
-            name = there.name
-            with write(there.settings, True) as others:
-                copied = copy(rows, others, (here.name, there.name), _progress(screen))
+        with _opened(here, read, make=False) as rows:
+            copied = copy(rows, _opened(there, write, make=True), (here.name, there.name), _progress(screen))
     except CopyFailed as error:
         raise Stop(ExitCode.UNREACHABLE, f"not copied: {error}") from error
-    except LedgerUnavailable as error:
-        raise Stop(ExitCode.UNREACHABLE, f"not copied: {name} cannot be used: {error}") from error
     except KeyboardInterrupt as error:
         raise Stop(ExitCode.INTERRUPTED, "interrupted: the same command goes on where it stopped") from error
     finally:
@@ -99,6 +94,16 @@ def _rows(place: _Place) -> _Open:
         kind = place.name.partition(":")[0]
         raise Stop(ExitCode.USAGE, f"{place.name}: storage of the kind {kind} cannot be copied")
     return place.factory.rows
+
+
+@contextmanager
+def _opened(place: _Place, rows: _Open, *, make: bool) -> Iterator[LedgerRows]:
+    """Raises: Stop."""
+    try:
+        with rows(place.settings, make) as opened:
+            yield opened
+    except LedgerUnavailable as error:
+        raise Stop(ExitCode.UNREACHABLE, f"not copied: {place.name} cannot be used: {error}") from error
 
 
 def _check(here: _Place, there: _Place) -> None:

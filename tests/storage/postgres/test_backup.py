@@ -73,6 +73,14 @@ def test_a_backup_never_overwrites_a_file(settings: PostgresSettings, copy: Path
     assert copy.read_text() == "mine"
 
 
+def test_of_a_copy_that_was_cut_no_backup_is_made(settings: PostgresSettings, copy: Path) -> None:
+    with open_rows(settings, False) as rows:
+        rows.begin("another")
+    with pytest.raises(LedgerUnavailable, match="the database is not whole: a copy into it has begun and not ended"):
+        back_up(settings, copy)
+    assert list(copy.parent.iterdir()) == []
+
+
 def test_of_a_database_that_does_not_answer_no_backup_is_made(settings: PostgresSettings, copy: Path) -> None:
     away = settings.model_copy(update={"url": "postgresql://ada:secret@127.0.0.1:1/none"})
     with pytest.raises(LedgerUnavailable) as refused:

@@ -9,6 +9,7 @@ import pytest
 
 from gateway.foundation.clock import Clock
 from storage.connection import connect
+from storage.rows import open_rows
 from tests.a2a_client import A2A, a2a_http, text_of
 from tests.gateway.cli.conftest import Call, CommandLine
 from tests.running import local_gateway
@@ -94,6 +95,20 @@ def test_a_damaged_database_gives_no_backup(call: Call, tmp_path: Path, file: st
     made = call("backup", str(copy), "-c", file)
     assert made.code == 69
     assert list(copy.parent.iterdir()) == []
+
+
+def test_a_copy_that_was_cut_gives_no_backup_and_is_none(call: Call, tmp_path: Path, file: str, copy: Path) -> None:
+    with_database(call, file)
+    half = tmp_path / "gateway.db"
+    with open_rows(half, True) as rows:
+        rows.begin("another")
+    why = "is not whole: a copy into it has begun and not ended: finish it by the same `storage copy` or `restore`"
+    made = call("backup", str(copy), "-c", file)
+    assert (made.code, made.err.startswith(f"no backup was made: '{half}' {why}")) == (69, True), made.err
+    assert list(copy.parent.iterdir()) == []
+    other = half.rename(tmp_path / "half.db")
+    restored = call("restore", str(other), "-c", file)
+    assert (restored.code, restored.err.startswith(f"nothing was restored: '{other}' {why}")) == (69, True)
 
 
 def damage(database: Path) -> None:

@@ -68,7 +68,10 @@ def _fields(model: BaseModel, names: Iterable[str], indent: str) -> Iterator[str
         else:
             is_default = name not in model.model_fields_set or value == type(model).model_fields[name].default
             mark = _DEFAULT if is_default else ""
-            yield f"{indent}{key}: {inline(_public(value, dumped[name]))}{mark}"
+            shown = _public(value, dumped[name])
+            if isinstance(model, StorageConfig) and name == "url":
+                shown = escape_references(model.address)
+            yield f"{indent}{key}: {inline(shown)}{mark}"
 
 
 def _public(value: object, dumped: Any) -> Any:

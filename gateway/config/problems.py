@@ -8,9 +8,8 @@ KeyPath = tuple[str | int, ...]
 
 _SHOWN = 60
 _CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]+@")
-_PERHAPS_CREDENTIALS = re.compile(r"(?<=://).*@", re.DOTALL)
-"""In a value that may be a URL with characters in its password that no URL may have there."""
 _PASSWORD = re.compile(r"(?<=[?&])(\w*password)=[^&\s]+", re.IGNORECASE)
+_HIDDEN = r"\1=***"
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _STEP = re.compile(r"\[([0-9]+)\]|([A-Za-z0-9_-]+)")
 
@@ -80,15 +79,27 @@ def display(value: object, text: str | None = None) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            quoted = repr(_PERHAPS_CREDENTIALS.sub("***@", value))
+            quoted = repr(shown_url(value))
         case _:
             quoted = text or str(value)
     return quoted if len(quoted) <= _SHOWN else quoted[: _SHOWN - 2] + "…" + quoted[-1]
 
 
+def shown_url(url: str) -> str:
+    """A URL for people. It may be mistyped, so nothing between its scheme and its last `@` is shown, but for the folders of a
+    path that begins with three slashes and has no colon."""
+    scheme, colon, rest = url.partition(":")
+    named = rest.lstrip("/")
+    slashes = rest[: len(rest) - len(named)]
+    before, at, behind = named.rpartition("@")
+    if not at or (len(slashes) > 2 and ":" not in before):
+        return _PASSWORD.sub(_HIDDEN, url)
+    return _PASSWORD.sub(_HIDDEN, f"{scheme}{colon}{slashes}***@{behind}")
+
+
 def without_credentials(text: str) -> str:
     """The text without the credentials of the URLs in it."""
-    return _PASSWORD.sub(r"\1=***", _CREDENTIALS.sub("***@", text))
+    return _PASSWORD.sub(_HIDDEN, _CREDENTIALS.sub("***@", text))
 
 
 def read_path(text: str) -> KeyPath:

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, Field, SerializeAsAny
 
-from gateway.config.problems import without_credentials
+from gateway.config.problems import shown_url
 from gateway.config.settings import Duration, LongKey, Settings, Text, duration
 from gateway.ledger.leases import LONGEST_LEASE
 
@@ -37,4 +37,4 @@ class StorageConfig(StorageCommon):
     @property
     def address(self) -> str:
         """The URL without credentials, for people."""
-        return without_credentials(self.url)
+        return shown_url(self.url)

@@ -23,6 +23,7 @@ _WAIT_OF_GROUP = 0.3
 """Seconds for which a group waits for a row. All that is written waits as long, the renewals of leases too, which are due three
 times in `lease_timeout`; what needs the row is then tried again beside later groups."""
 
+_LAST_PORT = 65535
 _EXAMPLE = "postgresql://USER@HOST:5432/DATABASE"
 
 
@@ -36,9 +37,21 @@ def _database_url(value: str) -> str:
         found = conninfo_to_dict(value)
     except (ProgrammingError, UnicodeError):
         raise ValueError(f"must be a connection string of PostgreSQL, as {_EXAMPLE}") from None
-    if not found.get("dbname"):
+    database = str(found.get("dbname") or "")
+    if not database:
         raise ValueError(f"must name a database, as {_EXAMPLE}")
+    if f"/{database}" in value and "@" in database:
+        raise ValueError(
+            f"has an @ behind the third slash: write {_EXAMPLE}, and %40 for an @ in the name of the database"
+        )
+    if not all(_is_port(each) for each in str(found.get("port") or "").split(",")):
+        raise ValueError(f"must have a number for each port, at most {_LAST_PORT}, as {_EXAMPLE}")
     return value
+
+
+def _is_port(text: str) -> bool:
+    """Also where none is named."""
+    return not text or (text.isascii() and text.isdecimal() and 0 < int(text) <= _LAST_PORT)
 
 
 class PostgresSettings(Settings):

@@ -24,7 +24,7 @@ from gateway.client.transport import (
     Unreachable,
     open_http,
 )
-from gateway.config.problems import without_credentials
+from gateway.config.problems import shown_url
 
 _TASK_NOT_FOUND = -32001
 
@@ -74,7 +74,7 @@ async def open_address(
             if through is None:
                 raise
             kind = _ProxyFailed if isinstance(error, NoConnection) else type(error)
-            text = f"{error} (through the proxy {without_credentials(through[1])}, of {through[0]})"
+            text = f"{error} (through the proxy {shown_url(through[1])}, of {through[0]})"
             raise kind(text) from error
 
 

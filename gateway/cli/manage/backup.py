@@ -8,6 +8,7 @@ from pathlib import Path
 from gateway.cli.console.output import ExitCode, Stop, config_option, program, reason_of, visible
 from gateway.cli.serve.sources import load_file
 from gateway.config.plugins import Registry
+from gateway.config.storage import StorageConfig
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.port import AnyLedgerFactory
 
@@ -15,7 +16,7 @@ from gateway.ledger.port import AnyLedgerFactory
 def back_up(file: Path, target: Path) -> None:
     """Raises: Stop."""
     storage = load_file(file).storage
-    copy = _factory(storage.url).back_up
+    copy = _factory(storage).back_up
     if copy is None:
         raise _no_files(storage.url)
     try:
@@ -39,7 +40,7 @@ def back_up(file: Path, target: Path) -> None:
 def restore(file: Path, source: Path, *, replace: bool) -> None:
     """Raises: Stop."""
     storage = load_file(file).storage
-    put_back = _factory(storage.url).restore
+    put_back = _factory(storage).restore
     if put_back is None:
         raise _no_files(storage.url)
     try:
@@ -56,11 +57,13 @@ def restore(file: Path, source: Path, *, replace: bool) -> None:
         sys.stdout.write(visible(f"the database that was there is kept as {kept}\n"))
 
 
-def _factory(url: str) -> AnyLedgerFactory:
+def _factory(storage: StorageConfig) -> AnyLedgerFactory:
     """Raises: Stop."""
-    factory = Registry().ledger(url)
+    factory = Registry().ledger(storage.url)
     if not factory.keeps:
-        raise Stop(ExitCode.USAGE, f"the storage {url} keeps nothing, so there is nothing to back up or to restore")
+        raise Stop(
+            ExitCode.USAGE, f"the storage {storage.address} keeps nothing, so there is nothing to back up or to restore"
+        )
     return factory
 
 

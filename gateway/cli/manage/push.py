@@ -32,7 +32,7 @@ def print_pushes(address: AgentAddress, stopped: bool, output: Output) -> None:
         "configs",
         shown,
         _COLUMNS,
-        "there is nothing to deliver for this principal; --principal NAME asks for another's",
+        "there is nothing to deliver for this principal; another one's is listed with a key of its own",
     )
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from gateway.cli.console.output import ExitCode, Output, Screen, Stop, print_json, visible
 from gateway.cli.serve.sources import load_file
 from gateway.config.plugins import Registry
-from gateway.config.problems import without_credentials
+from gateway.config.problems import shown_url
 from gateway.config.storage import DEFAULT_URL, StorageConfig
 from gateway.ledger.copying import Copied, CopyFailed, Report, copy
 from gateway.ledger.errors import LedgerUnavailable
@@ -57,8 +57,8 @@ def _place(text: str) -> _Place:
     registry = Registry()
     known = registry.known("storage")
     if not (scheme in known if colon else text in known):
-        if "://" in text:
-            problem = f"{without_credentials(text)}: there is no such kind of storage; installed: {', '.join(known)}"
+        if "://" in text or (colon and "@" in text and not Path(text).exists()):
+            problem = f"{shown_url(text)}: there is no such kind of storage; installed: {', '.join(known)}"
             raise Stop(ExitCode.USAGE, problem)
         storage = _configured(Path(text))
         return _Place(storage.address, registry.ledger(storage.url), storage.settings, True, storage.encryption_key)
@@ -70,10 +70,10 @@ def _place(text: str) -> _Place:
         field = ".".join(map(str, found["loc"]))
         problem = found["msg"].removeprefix("Value error, ")
         hint = "" if field == "url" else "; name a configuration file, which has all settings of the storage"
-        raise Stop(ExitCode.USAGE, f"{without_credentials(text)}: {field} {problem}{hint}") from error
+        raise Stop(ExitCode.USAGE, f"{shown_url(text)}: {field} {problem}{hint}") from error
     except ValueError as error:
-        raise Stop(ExitCode.USAGE, f"{without_credentials(text)}: {error}") from error
-    return _Place(without_credentials(settings.url), factory, settings)
+        raise Stop(ExitCode.USAGE, f"{shown_url(text)}: {error}") from error
+    return _Place(shown_url(settings.url), factory, settings)
 
 
 def _configured(file: Path) -> StorageConfig:

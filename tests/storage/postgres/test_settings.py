@@ -12,7 +12,18 @@ from storage.postgres.settings import PostgresSettings
 
 
 @pytest.mark.parametrize(
-    "url", ["postgresql://localhost", "postgresql://ada:secret@localhost:x/ledger?nothing=1", "postgresql://[/x"]
+    "url",
+    [
+        "postgresql://localhost",
+        "postgresql://ada:secret@localhost:x/ledger?nothing=1",
+        "postgresql://[/x",
+        "postgresql:/ada:secret@localhost/ledger",
+        "postgresql:ada:secret@localhost/ledger",
+        "postgres:///ada:secret@localhost/ledger",
+        "postgresql://ada:secret@localhost:notaport/ledger",
+        "postgresql://ada:secret@one:5432,two:65536/ledger",
+        "postgresql://ada:secret@localhost:0/ledger",
+    ],
 )
 def test_a_url_that_names_no_database_is_refused_and_not_quoted(url: str) -> None:
     with pytest.raises(ValidationError) as caught:
@@ -20,6 +31,20 @@ def test_a_url_that_names_no_database_is_refused_and_not_quoted(url: str) -> Non
     [problem] = caught.value.errors(include_url=False, include_input=False)
     assert "postgresql://USER@HOST:5432/DATABASE" in problem["msg"]
     assert "secret" not in problem["msg"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql:///ledger",
+        "postgresql://one,two/ledger",
+        "postgresql://one:5432,two:65535/ledger",
+        "postgresql://ada@one/ada%40work",
+        "postgresql://%2Frun%2Fpostgresql/ledger",
+    ],
+)
+def test_a_url_that_names_a_database_is_taken(url: str) -> None:
+    assert PostgresSettings(url=url).url == url
 
 
 def test_all_that_the_settings_say_is_in_the_connection_string() -> None:

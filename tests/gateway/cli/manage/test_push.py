@@ -61,7 +61,7 @@ async def test_without_pushes_a_message_says_so(gateway: Local, command_line: Co
     assert (ended.code, ended.out, ended.err) == (
         0,
         "",
-        "there is nothing to deliver for this principal; --principal NAME asks for another's\n",
+        "there is nothing to deliver for this principal; another one's is listed with a key of its own\n",
     )
 
 

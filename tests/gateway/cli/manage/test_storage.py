@@ -51,6 +51,26 @@ def test_a_kind_that_is_not_installed_is_named_without_its_credentials(call: Cal
     assert ended.err.startswith("mysql://***@host/db: there is no such kind of storage; installed: ")
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql:/ada:secret@host/db",
+        "postgresql:ada:secret@host/db",
+        "postgres:///ada:secret@host/db",
+        "postgresql://ada:se/cret@host/db?connect_timeout=x",
+        "postgress:/ada:secret@host/db",
+        "mysql:ada:secret@host/db",
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True], ids=["to", "from"])
+def test_a_mistyped_url_is_named_without_its_credentials(call: Call, source: str, url: str, turned: bool) -> None:
+    ended = call("storage", "copy", *((url, source) if turned else (source, url)))
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"{url.partition(':')[0]}:")
+    assert "***@host/db" in ended.err
+    assert "cret" not in ended.err
+
+
 def test_a_url_that_names_no_database_is_refused_in_the_words_of_the_configuration(call: Call, source: str) -> None:
     ended = call("storage", "copy", source, "sqlite:///:memory:")
     assert (ended.code, ended.err) == (

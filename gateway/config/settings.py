@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -28,6 +28,9 @@ from gateway.config.files import read_text
 
 EXPECTED = "expected_form"
 """The type of an error whose text is followed by ", not <the value>"."""
+
+LEAST, MOST_OF_ALL = "x-minimum", "x-maximum"
+"""Annotations of a duration or a size in a JSON Schema: what it must be at least, and at most."""
 
 _KEY_LENGTH = 32
 
@@ -110,6 +113,20 @@ def _quantity(read: Callable[[str], float], units: tuple[str, str, str]) -> Befo
     return BeforeValidator(check)
 
 
+class _InSchema(NamedTuple):
+    """A quantity in a JSON Schema: text, with its limits as annotations, which no keyword has for text."""
+
+    pattern: re.Pattern[str]
+    written: Callable[[Any], str]
+
+    def __get_pydantic_json_schema__(self, core: Any, _: object) -> dict[str, Any]:
+        while "schema" in core:
+            core = core["schema"]
+        limits = {LEAST: core.get("ge"), MOST_OF_ALL: core.get("le")}
+        written = {name: self.written(limit) for name, limit in limits.items() if limit is not None}
+        return {"type": "string", "pattern": f"^{self.pattern.pattern}$", **written}
+
+
 def base_dir(info: ValidationInfo) -> Path:
     """The folder of the file, against which its relative paths resolve."""
     context = info.context
@@ -165,7 +182,7 @@ Duration = Annotated[
     float,
     _quantity(duration, ("s", "m", "h")),
     PlainSerializer(duration_text, return_type=str, when_used="json"),
-    WithJsonSchema({"type": "string", "pattern": f"^{_DURATION.pattern}$"}),
+    _InSchema(_DURATION, duration_text),
 ]
 """Seconds; in the file `500ms`, `30s`, `15m`, `1h`, `7d`."""
 
@@ -176,7 +193,7 @@ Size = Annotated[
     int,
     _quantity(size, ("B", "KiB", "MiB")),
     PlainSerializer(size_text, return_type=str, when_used="json"),
-    WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"}),
+    _InSchema(_SIZE, size_text),
 ]
 """Bytes; in the file `512B`, `64KiB`, `8MiB`, `10MB`."""
 

@@ -24,7 +24,7 @@ Answers go to standard output, everything else to standard error. Ctrl-C leaves 
 | exit code | means |
 |---|---|
 | 0 | all is well; the task completed |
-| 1 | unexpected |
+| 1 | what is named is not there (a key, a context, a task, a stopped notification), or is refused; or unexpected |
 | 2 | the command line is wrong |
 | 10 failed, 11 canceled, 12 rejected | how the task ended |
 | 13, 14 | the task waits for input, for authorisation |
@@ -35,6 +35,7 @@ Answers go to standard output, everything else to standard error. Ctrl-C leaves 
 | 77 | not authorised |
 | 78 | the configuration is wrong |
 | 130 | Ctrl-C |
+| 143 | SIGTERM while `serve` was starting |
 """
 
 

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from gateway.config.json_schema import entry_name, schema
 from gateway.config.plugins import Registry
-from gateway.config.settings import Duration, Size
+from gateway.config.settings import LEAST, MOST_OF_ALL, Duration, Size
 from gateway.config.shape import SECTIONS, STORAGE, Section
 from gateway.config.storage import StorageCommon
 
@@ -179,11 +179,13 @@ def _kind(node: Schema) -> str:
 
 
 def _range(node: Schema) -> str:
-    low, high = node.get("minimum"), node.get("maximum")
+    low, high = node.get("minimum", node.get(LEAST)), node.get("maximum", node.get(MOST_OF_ALL))
     match low, high:
         case (None, None):
             return ""
         case (_, None):
             return f", from {low}"
+        case (None, _):
+            return f", at most {high}"
         case _:
             return f", {low} to {high}"

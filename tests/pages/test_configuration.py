@@ -36,6 +36,8 @@ def test_a_row_says_what_to_write_what_it_is_otherwise_and_why() -> None:
         "| `shutdown_grace` | duration | `30s` | How long running turns may take to end after SIGTERM. |",
         "| `port` | whole number, 0 to 65535 | `8080` | Port to listen on; 0 lets the system choose one. |",
         f"| `type` | {types} | required | Kind of backend: the name of an adapter. |",
+        "| `request_body` | size, from 1KiB | `8MiB` | Largest request body, files included. |",
+        "| `statement_timeout` | duration, 100ms to 1h | `30s` | Longest time of a statement. |",
         "| `card.skills[].tags` | list of text | required | Keywords, at least one. |",
         "| `api_key` | secret |  | Sent as a bearer token; none is sent when it is not given. |",
         "| `instructions` | text or `{file: path}` |  | What the model is told before every conversation. |",

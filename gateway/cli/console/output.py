@@ -3,6 +3,7 @@
 Law: text of an agent reaches a terminal only with its control characters made visible.
 """
 
+import errno
 import json
 import os
 import re
@@ -85,6 +86,8 @@ def one_line(text: str) -> str:
 
 def reason_of(error: OSError) -> str:
     """Why the system refused, for the middle of a sentence."""
+    if error.errno == errno.ENOSPC:
+        return "the disk is full"
     # Sockets put the address behind it.
     return (error.strerror or str(error) or type(error).__name__).partition(" (while attempting")[0].lower()
 

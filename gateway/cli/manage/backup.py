@@ -1,6 +1,7 @@
 """`backup` and `restore`: the database of a configuration as one file. Law: the ledger's plug-in does the work; an error names
 the file and what to do."""
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -48,10 +49,13 @@ def restore(file: Path, source: Path, *, replace: bool) -> None:
     except FileExistsError as error:
         command = f"{program()} restore {shlex.quote(str(source))} --replace{config_option(file)}"
         raise Stop(ExitCode.USAGE, f"{error}\nTo keep it under another name and go on: {command}") from error
-    except (LedgerUnavailable, OSError) as error:
-        in_use = isinstance(error, LedgerUnavailable) and error.trouble == "locked"
-        remedy = "\nStop the gateway first." if in_use else ""
+    except LedgerUnavailable as error:
+        remedy = "\nStop the gateway first." if error.trouble == "locked" else ""
         raise Stop(ExitCode.UNREACHABLE, f"nothing was restored: {error}{remedy}") from error
+    except OSError as error:
+        written = error.filename2 or error.filename
+        place = "" if written is None else f"the folder {Path(os.fsdecode(written)).parent}: "
+        raise Stop(ExitCode.UNREACHABLE, f"nothing was restored: {place}{reason_of(error)}") from error
     sys.stdout.write(visible(f"{source} is the database of {file} now\n"))
     if kept is not None:
         sys.stdout.write(visible(f"the database that was there is kept as {kept}\n"))

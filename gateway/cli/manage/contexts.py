@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -103,5 +104,6 @@ def import_document(address: AgentAddress, file: Path) -> None:
 def adopt(address: AgentAddress, handle: str, context: str | None) -> None:
     """Prints the id of the new context alone. Raises: Stop."""
     agent = address.agent or ""
-    made = call_admin(address, lambda http: adopt_handle(http, address.url, agent, handle, context))
+    gateway = replace(address, agent=None)
+    made = call_admin(gateway, lambda http: adopt_handle(http, gateway.url, agent, handle, context), "agents")
     sys.stdout.write(f"{visible(made)}\n")

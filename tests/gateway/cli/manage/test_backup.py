@@ -2,6 +2,8 @@
 
 import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -175,6 +177,24 @@ def test_a_database_that_root_restores_belongs_to_the_owner_of_its_folder(
     assert call("restore", str(copy), "-c", file).code == 0
     restored = (tmp_path / "gateway.db").stat()
     assert (restored.st_uid, restored.st_gid, restored.st_mode & 0o777) == (4321, 4322, 0o600)
+
+
+def test_a_restore_that_the_disk_does_not_take_names_the_folder_and_leaves_nothing(
+    call: Call, tmp_path: Path, file: str, copy: Path
+) -> None:
+    with_database(call, file)
+    call("backup", str(copy), "-c", file)
+    lose_database(tmp_path)
+    program = (
+        "import resource, sys\n"
+        "from gateway.cli.main import run\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n"
+        "sys.exit(run(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, "-c", program, "restore", str(copy), "-c", file]
+    ended = subprocess.run(command, timeout=60, check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (69, f"nothing was restored: the folder {tmp_path}: file too large\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backups", "gateway.yaml"]
 
 
 def test_a_folder_in_the_place_of_the_database_is_named(call: Call, tmp_path: Path, file: str, copy: Path) -> None:

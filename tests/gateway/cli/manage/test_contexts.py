@@ -157,6 +157,19 @@ async def test_a_refused_export_import_or_adoption_is_reported(
     assert (kept_here.code, "keeps no conversation" in kept_here.err) == (1, True)
 
 
+async def test_an_adoption_by_an_agent_that_is_not_there_leads_to_those_that_are(
+    gateway: Local, command_line: CommandLine
+) -> None:
+    ended = await command_line("contexts", "adopt", "nope", "resp_1", "-u", gateway.url)
+    assert (ended.code, ended.err.splitlines()) == (
+        1,
+        [
+            f"{gateway.url}: no agent is called 'nope'",
+            f"Those that are there: a2a-gateway agents list -u {gateway.url}",
+        ],
+    )
+
+
 @pytest.mark.parametrize(
     ("agent", "handle", "expected"),
     [

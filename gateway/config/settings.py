@@ -178,15 +178,15 @@ def _check_long_key(value: SecretStr) -> SecretStr:
     return SecretStr(key)
 
 
-Duration = Annotated[
-    float,
-    _quantity(duration, ("s", "m", "h")),
-    PlainSerializer(duration_text, return_type=str, when_used="json"),
-    _InSchema(_DURATION, duration_text),
-]
+_READ_DURATION = _quantity(duration, ("s", "m", "h"))
+_WRITE_DURATION = PlainSerializer(duration_text, return_type=str, when_used="json")
+_DURATION_IN_SCHEMA = _InSchema(_DURATION, duration_text)
+
+Duration = Annotated[float, _READ_DURATION, _WRITE_DURATION, _DURATION_IN_SCHEMA]
 """Seconds; in the file `500ms`, `30s`, `15m`, `1h`, `7d`."""
 
-TimeLimit = Annotated[Duration, Field(ge=duration("100ms"))]
+# A limit behind what reads the text would not be seen by the schema.
+TimeLimit = Annotated[float, Field(ge=duration("100ms")), _READ_DURATION, _WRITE_DURATION, _DURATION_IN_SCHEMA]
 """A duration in which something has to happen. A shorter one would pass before anything can."""
 
 Size = Annotated[

@@ -86,6 +86,11 @@ def row_id() -> str:
     return (time.time_ns().to_bytes(8) + _random()[8:]).hex()
 
 
+def earliest_row_id(milliseconds: int) -> str:
+    """No id of a row that was made at this time or later is less."""
+    return (milliseconds * 1_000_000).to_bytes(8).hex()
+
+
 class Clock(msgspec.Struct, frozen=True):
     """`now` is milliseconds since the epoch, `monotonic` seconds, `new_id` has 122 random bits, 106 of them its own.
 

@@ -4,6 +4,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gateway.a2a.model import Message, Part, Role, TaskState
+from gateway.foundation.clock import earliest_row_id
 from gateway.ledger.admin.contexts import PlaceKind, ThreadTurn
 from gateway.ledger.admin.reads import PREVIEW
 from gateway.ledger.admin.timelines import Body, BodyKey, EventLine, Timeline
@@ -23,7 +24,7 @@ from gateway.ledger.duties import TakeDuty
 from gateway.ledger.leases import Heartbeat, TakeOver
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Ledger
-from gateway.ledger.push import FailPush, PushState
+from gateway.ledger.push import ClaimPush, FailPush, PushState, PutPushConfig
 from gateway.ledger.retention import MoveDeletion
 from gateway.ledger.states import ServiceCallStatus, ToolCallStatus, TurnStatus
 from gateway.ledger.tasks import Append, EventRow, Usage
@@ -236,7 +237,21 @@ class AdminUpkeepTests:
         await ledger.commit(ACCEPT, PREPARE, _CALLED, APPEND, FINISH)
         found = await ledger.admin.overview("acme")
         same(found.call_times, (CallTime("echo", 30, 100),))
-        same(found.tool_times, (ToolTime("echo", "add", 30),))
+        same(found.tool_times, ((ToolTime("echo", "add", 30),), (), (), (), ()))
+
+    async def test_what_tools_took_is_told_of_turns_of_several_ages(self, ledger: Ledger) -> None:
+        minute = 60_000
+        turn = earliest_row_id(ledger.now() - 90 * minute)
+        begun = [replace(each, turn=turn) for each in (ACCEPT, PREPARE, _CALLED)]
+        await ledger.commit(*begun, APPEND, replace(FINISH, turn=turn))
+        found = await ledger.admin.overview("acme")
+        same([len(sample) for sample in found.tool_times], [1, 1, 1, 0, 0])
+        same((await ledger.admin.overview("other")).tool_times, ((),) * 5)
+
+    async def test_a_tool_call_that_failed_does_not_tell_how_long_they_take(self, ledger: Ledger) -> None:
+        failed = replace(_TOOL, status=ToolCallStatus.FAILED, outcome={"error": "no"})
+        await ledger.commit(ACCEPT, PREPARE, replace(_CALLED, tool_calls=(failed,)), APPEND, FINISH)
+        same((await ledger.admin.overview("acme")).tool_times[0], ())
 
     async def test_failures_are_told_with_their_latest_error(self, ledger: Ledger) -> None:
         now = ledger.now()
@@ -303,7 +318,29 @@ class AdminUpkeepTests:
             same((await ledger.admin.deliveries("other", where)).deliveries, ())
             same((await ledger.admin.deliveries("acme", where, DeliveryKey(500, "task-1", "config-1"))).deliveries, ())
         same(len((await ledger.admin.deliveries("acme", DeliveryFilter.STUCK, task="task-1")).deliveries), 1)
-        same(len((await ledger.admin.overview("acme")).stuck), 1)
+
+    async def test_an_overview_sums_the_stuck_deliveries_of_each_receiver(self, ledger: Ledger) -> None:
+        await ledger.commit(ACCEPT, PREPARE, APPEND)
+        await ledger.commit(*[_receiver(number, f"hook.example/in?key={number}") for number in range(1, 31)])
+        await ledger.commit(_receiver(31, "hook.example/other"), _receiver(32, "hook.example/in"))
+        await ledger.commit(Append(EventRow("task-1", 6, 8, b'{"n":6}\n{"n":7}\n{"n":8}')))
+        for due in await ledger.due_pushes(10**12, (), 100):
+            gone, sound = due.config.id == "config-30", due.config.id == "config-32"
+            state, until = (PushState.GONE, None) if gone else (PushState.ACTIVE, 9000)
+            failed = FailPush("task-1", due.config.id, due.due_at, until, state, 1, "HTTP 503")
+            await ledger.commit(ClaimPush("task-1", due.config.id, due.due_at, 9000) if sound else failed)
+        found = (await ledger.admin.overview("acme")).stuck
+        told = [(each.oldest.receiver, each.oldest.state, each.oldest.id, each.deliveries, each.behind) for each in found]
+        same(
+            told,
+            [
+                ("hook.example/in", PushState.ACTIVE, "config-1", 29, 87),
+                ("hook.example/in", PushState.GONE, "config-30", 1, 3),
+                ("hook.example/other", PushState.ACTIVE, "config-31", 1, 3),
+            ],
+        )
+        same((found[0].oldest.context, found[0].oldest.last_error, found[0].whole), ("context-1", "HTTP 503", True))
+        same((await ledger.admin.overview("other")).stuck, ())
 
     async def test_a_delivery_that_is_refused_for_good_is_stuck_and_not_to_be_delivered(self, ledger: Ledger) -> None:
         await ledger.commit(ACCEPT, PREPARE, PUT, APPEND)
@@ -332,6 +369,11 @@ class AdminUpkeepTests:
         )
         [process] = (await ledger.admin.overview("acme")).processes
         same((process.id, process.alive_until, process.duties), ("process-1", until + 1, ("retention",)))
+
+
+def _receiver(number: int, address: str) -> PutPushConfig:
+    config = replace(PUT.config, id=f"config-{number}", url=f"https://{address}")
+    return replace(PUT, config=config, most=100, now=500 + number)
 
 
 def _turn(number: int, task: str | None = None) -> tuple[CommitPoint, ...]:

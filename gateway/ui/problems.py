@@ -79,18 +79,23 @@ def _what(problem: Problem) -> str:
         case ProblemKind.SILENT:
             return f"nothing has come of {_calls(problem)} to the backend for {took(problem.took)}."
         case ProblemKind.SLOW:
-            usual = "" if problem.usual is None else f", usually {took(problem.usual)}"
+            usual = "" if problem.usual is None else f", usually at most {took(problem.usual)}"
             return f"a tool runs for {took(problem.took)}{usual}."
         case ProblemKind.TRIED:
             return f"the process of a turn has died; others have tried to go on with it {many(number, 'time')}."
         case ProblemKind.UNSYNCED:
             return "what became of a call to the backend is not known."
         case ProblemKind.STOPPED:
-            return f"a receiver of notifications is not told any more, {many(number, 'event')} behind."
+            return f"a receiver of notifications is not told any more, {_behind(problem)}."
         case ProblemKind.BEHIND:
-            return f"a receiver of notifications takes nothing, {many(number, 'event')} behind."
+            return f"a receiver of notifications takes nothing, {_behind(problem)}."
         case ProblemKind.GIVEN_UP:
             return f"{many(number, 'deletion')} of conversations at the backend were given up."
+
+
+def _behind(problem: Problem) -> str:
+    least = "at least " if problem.least else ""
+    return f"{least}{many(problem.number, 'event')} behind in {many(problem.deliveries, 'delivery', 'deliveries')}"
 
 
 def _calls(problem: Problem) -> str:

@@ -3,7 +3,7 @@ indexes of its own."""
 
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, func, literal_column, or_, select, text, tuple_
+from sqlalchemy import Select, and_, bindparam, func, literal_column, or_, select, text, tuple_, union_all
 from sqlalchemy.sql.expression import ColumnElement, FromClause, TextClause
 
 from gateway.ports.adapter import HANDLE_LOST
@@ -22,7 +22,7 @@ from storage.schema.tables import (
     turn,
 )
 from storage.sql.admin_contexts import CORRELATION_ID, IN_TENANT, last_number, recent
-from storage.sql.fragments import ONE, ZERO, limited, place_in, some, there_is, word
+from storage.sql.fragments import ONE, ZERO, as_number, limited, place_in, some, there_is, unindexed, word
 
 _LIMIT: ColumnElement[int] = bindparam("limit")
 
@@ -139,6 +139,7 @@ ADMIN_TOOL_TIMES = limited(
     .where(
         IN_TENANT,
         tool_call.c.executor != word("client"),
+        tool_call.c.status == word("completed"),
         tool_call.c.started_at.is_not(None),
         tool_call.c.ended_at.is_not(None),
     )
@@ -263,25 +264,33 @@ _LAST_EVENT = func.coalesce(
 )
 
 
+_DELIVERY: tuple[ColumnElement[Any], ...] = (
+    *some(push_config, "task", "id"),
+    *some(context, "id", "principal"),
+    *some(task, "agent", "state"),
+    *some(push_config, "url", "state", "next_event"),
+    _LAST_EVENT,
+    *some(push_config, "due_at", "attempts"),
+    func.substr(push_config.c.last_error, ONE, literal_column("200")),
+    push_config.c.created_at,
+)
+
+
+def _with_task(source: FromClause) -> FromClause:
+    return source.join(task, task.c.id == push_config.c.task).join(context, context.c.id == task.c.context)
+
+
 def _deliveries(*conditions: ColumnElement[bool] | TextClause) -> Select[Any]:
-    of_task = push_config.join(task, task.c.id == push_config.c.task).join(context, context.c.id == task.c.context)
-    found = select(
-        *some(push_config, "task", "id"),
-        *some(context, "id", "principal"),
-        *some(task, "agent", "state"),
-        *some(push_config, "url", "state", "next_event"),
-        _LAST_EVENT,
-        *some(push_config, "due_at", "attempts"),
-        func.substr(push_config.c.last_error, ONE, literal_column("200")),
-        push_config.c.created_at,
-    ).select_from(of_task)
     key = some(push_config, "created_at", "task", "id")
     return limited(
-        found.where(
+        select(*_DELIVERY)
+        .select_from(_with_task(push_config))
+        .where(
             IN_TENANT,
             *conditions,
             tuple_(*key) < tuple_(bindparam("created_at"), bindparam("before_task"), bindparam("before_id")),
-        ).order_by(*(column.desc() for column in key)),
+        )
+        .order_by(*(column.desc() for column in key)),
         _LIMIT,
     )
 
@@ -289,6 +298,66 @@ def _deliveries(*conditions: ColumnElement[bool] | TextClause) -> Select[Any]:
 ADMIN_DELIVERIES_STUCK = _deliveries(push_config.c.state.in_([word("active"), word("stopped"), word("gone")]), _STUCK)
 ADMIN_DELIVERIES_ACTIVE = _deliveries(push_config.c.state == word("active"))
 ADMIN_DELIVERIES_OF_TASK = _deliveries(push_config.c.task == bindparam("task"))
+
+_CURSOR = some(push_config, "task", "id", "url", "state", "next_event", "created_at")
+
+
+_failing = limited(
+    select(*_CURSOR)
+    .where(push_config.c.due_at.is_not(None), push_config.c.attempts > ZERO)
+    .order_by(push_config.c.due_at.desc()),
+    bindparam("chunk"),
+).subquery("failing")
+"""What has failed waits for its next attempt, behind all that is due now: the walk begins there."""
+
+_over = limited(
+    select(*_CURSOR).where(push_config.c.state.in_([word("stopped"), word("gone")])), bindparam("chunk")
+).subquery("over")
+
+_stuck = union_all(select(*_failing.c), select(*_over.c)).cte("stuck")
+
+_RECEIVER = func.substr(_stuck.c.url, ONE, place_in(_stuck.c.url.concat(word("?")), word("?")) - ONE)
+"""The URL without its query, which may differ from task to task."""
+
+_BEHIND = (
+    select(func.max(_last.c.last) - _stuck.c.next_event + ONE)
+    .where(_last.c.task == _stuck.c.task, _last.c.last >= _stuck.c.next_event)
+    .scalar_subquery()
+)
+
+_owed = (
+    select(*some(_stuck, "task", "id", "state", "created_at"), _RECEIVER.label("receiver"), _BEHIND.label("behind"))
+    .select_from(_stuck.join(task, task.c.id == _stuck.c.task))
+    .where(unindexed(task.c.tenant) == bindparam("tenant"))
+    .subquery("owed")
+)
+_of_receiver = some(_owed, "receiver", "state")
+_ranked = select(
+    *some(_owed, "task", "id"),
+    func.count().over(partition_by=_of_receiver).label("deliveries"),
+    func.coalesce(as_number(func.sum(_owed.c.behind).over(partition_by=_of_receiver)), ZERO).label("behind"),
+    func.row_number()
+    .over(partition_by=_of_receiver, order_by=some(_owed, "created_at", "task", "id"))
+    .label("place"),
+).subquery("ranked")
+
+ADMIN_STUCK_RECEIVERS = limited(
+    select(
+        *_DELIVERY,
+        *some(_ranked, "deliveries", "behind"),
+        select(func.count()).select_from(_stuck).scalar_subquery(),
+    )
+    .select_from(
+        _with_task(
+            _ranked.join(push_config, and_(push_config.c.task == _ranked.c.task, push_config.c.id == _ranked.c.id))
+        )
+    )
+    .where(_ranked.c.place == ONE)
+    .order_by(_ranked.c.behind.desc(), *some(push_config, "created_at", "task", "id")),
+    _LIMIT,
+)
+"""The oldest stuck delivery of each receiver and state, with the sums of those like it, and how many were looked at of all
+receivers and tenants."""
 
 # --- deletions at backends ---
 

@@ -4,25 +4,22 @@ usual, and never against a wish."""
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from statistics import median
 
 import msgspec
 from msgspec.structs import replace
 
 from gateway.core.diagnosis.health import silent_since
-from gateway.ledger.admin.upkeep import Delivery, FailureFact, OpenToolFacts, OpenTurnFacts, Overview, ToolTime
+from gateway.core.diagnosis.tool_times import usual_times
+from gateway.ledger.admin.upkeep import FailureFact, OpenToolFacts, OpenTurnFacts, Overview, StuckReceiver
 from gateway.ledger.leases import TRIES
 from gateway.ledger.push import PushState
 from gateway.ledger.states import ToolCallStatus
 
-SLOW = 5
-"""A tool call is slow when it runs for so many times as long as the median of its tool."""
-
-_MEASURED = 3
-"""Fewer recent calls of a tool give no median."""
+SLOW = 3
+"""A tool call is slow when it runs for so many times as long as is usual for its tool."""
 
 _UNMEASURED = 30_000
-"""Milliseconds after which the call of a tool without a median is slow."""
+"""Milliseconds after which the call of a tool is slow of which nothing usual is known."""
 
 _LEAST = 1_000
 """Milliseconds for which any tool may run."""
@@ -60,13 +57,16 @@ class OpenBreaker(msgspec.Struct, frozen=True):
 
 class Problem(msgspec.Struct, frozen=True):
     """`subject` is the backend, tool, receiver or handle; `number` counts failures, tries, events behind, or rows of the same
-    kind. `since` is the time since which it has been so, where that is known; `took` and `usual` are milliseconds. The rest are
-    the rows that show it."""
+    kind. Of a receiver, `number` are the events behind in so many `deliveries`; `least`: there may be more of both. `since` is
+    the time since which it has been so, where that is known; `took` and `usual` are milliseconds. The rest are the rows that show
+    it."""
 
     kind: ProblemKind
     agent: str = ""
     subject: str = ""
     number: int = 0
+    deliveries: int = 0
+    least: bool = False
     since: int | None = None
     took: int | None = None
     usual: int | None = None
@@ -84,7 +84,7 @@ def problems(found: Overview, breakers: Iterable[OpenBreaker] = ()) -> tuple[Pro
     told = [
         *map(_of_breaker, breakers),
         *_of_turns(found.turns, found.now),
-        *_of_tools(found.tools, medians(found.tool_times), found.now),
+        *_of_tools(found.tools, usual_times(found.tool_times), found.now),
         *_of_failures(found.failures),
         *_of_threads(found),
         *_of_deliveries(found.stuck),
@@ -92,14 +92,6 @@ def problems(found: Overview, breakers: Iterable[OpenBreaker] = ()) -> tuple[Pro
     ]
     order = [*ProblemKind]
     return tuple(sorted(told, key=lambda problem: (order.index(problem.kind), problem.since or 0)))
-
-
-def medians(times: Iterable[ToolTime]) -> Mapping[tuple[str, str], int]:
-    """Milliseconds by agent and tool, of tools that were called often enough."""
-    taken: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for time in times:
-        taken[time.agent, time.name].append(time.took)
-    return {tool: int(median(took)) for tool, took in taken.items() if len(took) >= _MEASURED}
 
 
 def _of_breaker(breaker: OpenBreaker) -> Problem:
@@ -166,16 +158,17 @@ def _of_threads(found: Overview) -> Iterator[Problem]:
         )  # fmt: skip
 
 
-def _of_deliveries(stuck: Sequence[Delivery]) -> Iterator[Problem]:
+def _of_deliveries(stuck: Sequence[StuckReceiver]) -> Iterator[Problem]:
     """One for each receiver and kind: one that is down takes no event of any task."""
-    of_receiver: dict[tuple[ProblemKind, str], list[Delivery]] = defaultdict(list)
-    for delivery in stuck:
-        kind = ProblemKind.BEHIND if delivery.state is PushState.ACTIVE else ProblemKind.STOPPED
-        of_receiver[kind, delivery.receiver].append(delivery)
-    for (kind, receiver), deliveries in of_receiver.items():
-        first = min(deliveries, key=lambda delivery: delivery.created_at)
+    of_receiver: dict[tuple[ProblemKind, str], list[StuckReceiver]] = defaultdict(list)
+    for each in stuck:
+        kind = ProblemKind.BEHIND if each.oldest.state is PushState.ACTIVE else ProblemKind.STOPPED
+        of_receiver[kind, each.oldest.receiver].append(each)
+    for (kind, receiver), alike in of_receiver.items():
+        first = min((each.oldest for each in alike), key=lambda delivery: delivery.created_at)
         yield Problem(
-            kind, first.agent, receiver, number=sum(max(0, each.last_event - each.next_event + 1) for each in deliveries),
+            kind, first.agent, receiver, number=sum(each.behind for each in alike),
+            deliveries=sum(each.deliveries for each in alike), least=not all(each.whole for each in alike),
             detail=first.last_error, context=first.context, task=first.task, row=first.id,
         )  # fmt: skip
 

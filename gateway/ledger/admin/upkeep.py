@@ -53,6 +53,16 @@ class Delivery(msgspec.Struct, frozen=True):
         return f"{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
+class StuckReceiver(msgspec.Struct, frozen=True):
+    """The stuck deliveries of one state to one receiver: how many there are, how many events they are behind together, and the
+    oldest. `whole`: none was left out of the numbers."""
+
+    oldest: Delivery
+    deliveries: int
+    behind: int
+    whole: bool
+
+
 class Deliveries(msgspec.Struct, frozen=True):
     """At most 100. `before` gives the next page; None: there is none."""
 
@@ -206,7 +216,7 @@ class CallTime(msgspec.Struct, frozen=True):
 
 
 class ToolTime(msgspec.Struct, frozen=True):
-    """How long a recent tool call has run, in ms."""
+    """How long a completed tool call has run, in ms."""
 
     agent: str
     name: str
@@ -228,9 +238,11 @@ class Overview(msgspec.Struct, frozen=True):
     `open_counts` count all open turns; `question_counts`, as WAITING, the tasks that wait for their callers without one, as
     their turns have ended with a question. `turns` are those of them that run, were tried again or are put aside, the oldest
     first, at most 200; `tools` the open tool calls of these, at most 200. `failures` are those of the last hour, the latest
-    first, at most 1,000. `broken` are at most 50 threads. `stuck` are at most 20 deliveries, `given_up` deletions, at most
-    20. `call_times` and `tool_times` are of the latest turns, at most 500 of each. `backlog` and `processes`, at most 100,
-    are of all tenants.
+    first, at most 1,000. `broken` are at most 50 threads. `stuck` are at most 20 receivers, those that are the furthest
+    behind, out of 5,000 deliveries that are tried and as many that are not. `given_up` are at most 20 deletions. `call_times`
+    are of the latest turns, at most 500. `tool_times` are samples of at most 200 completed calls each: of the latest turns, and
+    of the latest that are older than ten minutes, an hour, four hours and a day; samples may overlap. `backlog` and
+    `processes`, at most 100, are of all tenants.
     """
 
     now: int
@@ -240,9 +252,9 @@ class Overview(msgspec.Struct, frozen=True):
     tools: tuple[OpenToolFacts, ...]
     failures: tuple[FailureFact, ...]
     broken: tuple[BrokenThread, ...]
-    stuck: tuple[Delivery, ...]
+    stuck: tuple[StuckReceiver, ...]
     given_up: tuple[HandleDeletion, ...]
     call_times: tuple[CallTime, ...]
-    tool_times: tuple[ToolTime, ...]
+    tool_times: tuple[tuple[ToolTime, ...], ...]
     backlog: Backlog
     processes: tuple[ProcessFacts, ...]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from gateway.a2a.model import TaskState
+from gateway.foundation.clock import earliest_row_id
 from gateway.ledger.admin.reads import PATIENCE
 from gateway.ledger.admin.upkeep import (
     BrokenThread,
@@ -26,6 +27,7 @@ from gateway.ledger.admin.upkeep import (
     OpenTurnFacts,
     Overview,
     ProcessFacts,
+    StuckReceiver,
     ToolTime,
 )
 from gateway.ledger.backlog import Backlog
@@ -43,11 +45,20 @@ _MOST = 100
 _OPEN = 10_000
 """Open turns, tasks that wait, or threads that cannot continue, that are looked at."""
 
+_OWED = 5000
+"""Stuck deliveries that are looked at: of those that are tried, and of those that are not."""
+
 _TURNS, _BROKEN, _STUCK, _TIMES = 200, 50, 20, 500
 _RECENT = 300
 """Turns whose calls tell how long things take."""
 
+_SAMPLE = 200
+"""Turns, and calls of tools in them, of each sample of what tools take."""
+
 _HOUR = 3_600_000
+_AGES = (_HOUR // 6, _HOUR, 4 * _HOUR, 24 * _HOUR)
+"""How old the turns of the earlier samples are at least, in milliseconds."""
+
 _FAILURES = 1000
 _END = 2**62
 
@@ -73,16 +84,17 @@ class UpkeepQueries:
             (compiled.ADMIN_QUESTION_COUNTS, {**values, "chunk": _OPEN}),
             (compiled.ADMIN_FAILED_LATELY, {**values, "since": now - _HOUR, "chunk": _FAILURES}),
             (compiled.ADMIN_BROKEN, {**values, "chunk": _OPEN, "limit": _BROKEN}),
-            (compiled.ADMIN_DELIVERIES_STUCK, _before(tenant, None, _STUCK)),
+            (compiled.ADMIN_STUCK_RECEIVERS, {**values, "chunk": _OWED, "limit": _STUCK}),
             (compiled.ADMIN_DELETIONS_GIVEN_UP, {**values, "after_job": "", "limit": _STUCK}),
         )
-        recent = {**values, "before": LAST, "chunk": _RECENT, "limit": _TIMES}
-        call_times, tool_times, [backlog], processes, duties = await self._readers.scan_all(
-            (compiled.ADMIN_CALL_TIMES, recent),
-            (compiled.ADMIN_TOOL_TIMES, recent),
+        befores = (LAST, *[earliest_row_id(max(0, now - age)) for age in _AGES])
+        sample = {**values, "chunk": _SAMPLE, "limit": _SAMPLE}
+        call_times, [backlog], processes, duties, *tool_times = await self._readers.scan_all(
+            (compiled.ADMIN_CALL_TIMES, {**values, "before": LAST, "chunk": _RECENT, "limit": _TIMES}),
             (compiled.BACKLOG, {}),
             (compiled.ADMIN_PROCESSES, {**values, "limit": _MOST}),
             (compiled.ADMIN_DUTIES, {**values, "limit": _MOST}),
+            *[(compiled.ADMIN_TOOL_TIMES, {**sample, "before": before}) for before in befores],
         )
         return Overview(
             now,
@@ -92,10 +104,10 @@ class UpkeepQueries:
             tuple(map(_open_tool, tools)),
             tuple(map(_failure, failures)),
             tuple([BrokenThread(*row) for row in broken]),
-            tuple(map(_delivery, stuck)),
+            tuple(map(_stuck, stuck)),
             tuple([HandleDeletion(*row) for row in given_up]),
             tuple([CallTime(*row) for row in call_times]),
-            tuple([ToolTime(*row) for row in tool_times]),
+            tuple([tuple([ToolTime(*row) for row in sample]) for sample in tool_times]),
             Backlog(*backlog),
             _processes(processes, duties),
         )
@@ -196,6 +208,11 @@ def _delivery(row: Row) -> Delivery:
     task, config, context, principal, agent, task_state, url, state, *rest = row
     states = TaskState(task_state), url, PushState(state)
     return Delivery(task, config, context, principal, agent, *states, *rest)
+
+
+def _stuck(row: Row) -> StuckReceiver:
+    *delivery, deliveries, behind, looked_at = row
+    return StuckReceiver(_delivery(tuple(delivery)), deliveries, behind, looked_at < _OWED)
 
 
 def _processes(alive: list[Row], duties: list[Row]) -> tuple[ProcessFacts, ...]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from gateway.foundation.clock import Clock, milliseconds, non_decreasing, timestamp
+from gateway.foundation.clock import Clock, earliest_row_id, milliseconds, non_decreasing, timestamp
 
 
 def test_a_moment_is_utc_with_three_decimals() -> None:
@@ -53,6 +53,12 @@ def test_the_clock_of_a_process_gives_random_ids_and_the_time() -> None:
     assert clock.row_id()[16:] != clock.row_id()[16:]
     assert clock.now() > 1_700_000_000_000
     assert clock.monotonic() <= clock.monotonic()
+
+
+def test_rows_of_a_time_have_no_ids_before_the_earliest_of_it() -> None:
+    before, made, after = Clock().now(), Clock().row_id(), Clock().now() + 1
+    assert earliest_row_id(before) <= made < earliest_row_id(after)
+    assert earliest_row_id(9) < earliest_row_id(10)
 
 
 def test_the_times_of_one_task_never_go_back() -> None:

@@ -36,11 +36,19 @@ def test_each_kind_is_a_sentence_and_leads_somewhere(kind: ProblemKind) -> None:
 
 def test_a_slow_tool_is_measured_against_what_is_usual() -> None:
     assert told(problem(ProblemKind.SLOW)) == Told(
-        "a: a tool runs for 42.0 s, usually 85 ms.",
+        "a: a tool runs for 42.0 s, usually at most 85 ms.",
         "/ui/tasks/tsk#turn-trn",
         "<subject> · detail · correlation id c0ffee",
         5,
     )
+
+
+def test_a_receiver_is_told_with_all_that_it_has_not_got() -> None:
+    behind = replace(problem(ProblemKind.BEHIND), number=1336, deliveries=188)
+    assert told(behind).what == "a: a receiver of notifications takes nothing, 1,336 events behind in 188 deliveries."
+    stopped = replace(behind, kind=ProblemKind.STOPPED, number=1, deliveries=1)
+    assert told(stopped).what == "a: a receiver of notifications is not told any more, 1 event behind in 1 delivery."
+    assert "nothing, at least 1,336 events behind in 188" in told(replace(behind, least=True)).what
 
 
 def test_ids_are_quoted_in_addresses() -> None:

@@ -60,3 +60,15 @@ def test_a_search_begins_with_the_latest_rows(connection: sqlite3.Connection, na
 
 def test_turns_that_failed_have_an_index_of_their_own(connection: sqlite3.Connection) -> None:
     assert "SEARCH turn USING INDEX ix_turn_failed (ended_at>?)" in plan(connection, QUERIES["ADMIN_FAILED_LATELY"])
+
+
+def test_stuck_deliveries_are_found_without_reading_those_that_have_nothing_to_deliver(
+    connection: sqlite3.Connection,
+) -> None:
+    steps = plan(connection, QUERIES["ADMIN_STUCK_RECEIVERS"])
+    assert [step for step in steps if step.startswith("SEARCH push_config")] == [
+        "SEARCH push_config USING INDEX ix_push_config_due (due_at>?)",
+        "SEARCH push_config USING INDEX ix_push_config_state (state=?)",
+        "SEARCH push_config USING INDEX sqlite_autoindex_push_config_1 (task=? AND id=?)",
+    ]
+    assert "SEARCH last_of_task USING COVERING INDEX sqlite_autoindex_event_1 (task=? AND last>?)" in steps

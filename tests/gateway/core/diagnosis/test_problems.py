@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.a2a.model import TaskState
-from gateway.core.diagnosis.problems import OpenBreaker, Problem, ProblemKind, medians, problems
+from gateway.core.diagnosis.problems import OpenBreaker, Problem, ProblemKind, problems
 from gateway.ledger.admin.upkeep import (
     BrokenThread,
     Delivery,
@@ -13,6 +13,7 @@ from gateway.ledger.admin.upkeep import (
     OpenToolFacts,
     OpenTurnFacts,
     Overview,
+    StuckReceiver,
     ToolTime,
 )
 from gateway.ledger.backlog import Backlog
@@ -37,7 +38,7 @@ TOOL = OpenToolFacts(
     NOW - 9000,
     NOW - 6000,
 )
-TIMES = tuple(ToolTime("echo", "search", took) for took in (900, 1000, 5000))
+TIMES = (tuple(ToolTime("echo", "search", took) for took in (900, 1000, 2000)),)
 FAILURE = FailureFact("echo", "timed-out", "task-1", "thread-1", "context-1", NOW - 5000, True, 7, "c0ffee")
 DELIVERY = Delivery(
     "task-1", "config-1", "context-1", "ada", "echo", TaskState.WORKING, "https://ada:s3cret@hook.example/in?key=s3cret",
@@ -84,29 +85,30 @@ def test_a_turn_that_ended_processes_is_tried_and_then_put_aside() -> None:
     assert kinds(turns=(replace(TURN, tries=4),)) == [ProblemKind.STUCK]
 
 
-def test_a_tool_is_slow_at_five_times_its_median() -> None:
+def test_a_tool_is_slow_at_three_times_what_its_calls_usually_take() -> None:
     [slow] = found(tools=(TOOL,), tool_times=TIMES)
     assert (slow.kind, slow.subject, slow.took, slow.usual, slow.row) == (
-        ProblemKind.SLOW, "search", 6000, 1000, "tool-1",
+        ProblemKind.SLOW, "search", 6000, 2000, "tool-1",
     )  # fmt: skip
-    assert kinds(tools=(replace(TOOL, started_at=NOW - 4999),), tool_times=TIMES) == []
+    assert kinds(tools=(replace(TOOL, started_at=NOW - 5999),), tool_times=TIMES) == []
 
 
-def test_a_tool_without_a_median_has_half_a_minute_and_a_quick_one_a_second() -> None:
-    assert kinds(tools=(TOOL,), tool_times=TIMES[:2]) == []
+def test_a_tool_of_which_nothing_usual_is_known_has_half_a_minute_and_a_quick_one_a_second() -> None:
+    assert kinds(tools=(TOOL,), tool_times=(TIMES[0][:2],)) == []
     assert kinds(tools=(replace(TOOL, started_at=NOW - 30_000),)) == [ProblemKind.SLOW]
-    quick = tuple(ToolTime("echo", "search", 2) for _ in range(3))
+    quick = (tuple(ToolTime("echo", "search", 2) for _ in range(3)),)
     assert kinds(tools=(replace(TOOL, started_at=NOW - 999),), tool_times=quick) == []
+
+
+def test_a_tool_that_stays_slow_is_told_though_its_latest_calls_are_all_slow() -> None:
+    slow, quick = [(ToolTime("echo", "search", took),) * 50 for took in (6000, 100)]
+    assert kinds(tools=(TOOL,), tool_times=(slow, slow, slow, quick, quick)) == [ProblemKind.SLOW]
+    assert kinds(tools=(TOOL,), tool_times=(slow, slow, slow, slow, slow)) == []
 
 
 def test_a_tool_call_that_waits_for_its_caller_is_not_slow() -> None:
     waiting = replace(TOOL, status=ToolCallStatus.PENDING_APPROVAL, started_at=None)
     assert kinds(tools=(waiting,), tool_times=TIMES) == []
-
-
-def test_the_median_is_that_of_a_tool_of_an_agent() -> None:
-    others = tuple(ToolTime("other", "search", 7) for _ in range(3))
-    assert medians((*TIMES, *others)) == {("echo", "search"): 1000, ("other", "search"): 7}
 
 
 def test_a_thread_whose_latest_turns_have_all_failed_is_told_once() -> None:
@@ -132,17 +134,32 @@ def test_threads_that_are_lost_come_before_those_that_are_unsynced() -> None:
 
 
 def test_a_receiver_that_is_down_is_one_problem_however_many_tasks_it_misses() -> None:
-    other = replace(DELIVERY, task="task-2", next_event=1, last_event=1, created_at=400)
-    [behind] = found(stuck=(DELIVERY, other))
-    assert (behind.kind, behind.subject, behind.number, behind.task, behind.detail) == (
-        ProblemKind.BEHIND, "hook.example/in", 6, "task-2", "HTTP 503",
+    older = replace(DELIVERY, task="task-2", url="http://hook.example/in", created_at=400)
+    [behind] = found(stuck=(StuckReceiver(DELIVERY, 3, 40, True), StuckReceiver(older, 100, 1000, True)))
+    assert behind == Problem(
+        ProblemKind.BEHIND, "echo", "hook.example/in", 1040, 103, detail="HTTP 503", context="context-1", task="task-2",
+        row="config-1",
     )  # fmt: skip
-    assert kinds(stuck=(DELIVERY, replace(DELIVERY, state=PushState.GONE))) == [ProblemKind.STOPPED, ProblemKind.BEHIND]
+
+
+def test_what_is_not_tried_any_more_is_told_apart_from_what_is() -> None:
+    states = [StuckReceiver(replace(DELIVERY, state=state), 2, 7, True) for state in PushState if state != "done"]
+    assert [(each.kind, each.deliveries, each.number) for each in found(stuck=(*states,))] == [
+        (ProblemKind.STOPPED, 4, 14), (ProblemKind.BEHIND, 2, 7),
+    ]  # fmt: skip
+
+
+def test_a_sum_that_left_deliveries_out_is_the_least_that_there_is() -> None:
+    gone = replace(DELIVERY, state=PushState.GONE)
+    stopped = replace(DELIVERY, state=PushState.STOPPED)
+    [told] = found(stuck=(StuckReceiver(gone, 2, 7, True), StuckReceiver(stopped, 2, 7, False)))
+    assert told.least
 
 
 def test_two_receivers_of_one_host_are_told_apart() -> None:
     other = replace(DELIVERY, url="https://hook.example:8443/other")
-    assert [each.subject for each in found(stuck=(DELIVERY, other))] == ["hook.example/in", "hook.example:8443/other"]
+    stuck = tuple([StuckReceiver(each, 1, 5, True) for each in (DELIVERY, other)])
+    assert [each.subject for each in found(stuck=stuck)] == ["hook.example/in", "hook.example:8443/other"]
 
 
 def test_deletions_that_were_given_up_are_counted_by_agent() -> None:

@@ -330,7 +330,9 @@ class AdminUpkeepTests:
             failed = FailPush("task-1", due.config.id, due.due_at, until, state, 1, "HTTP 503")
             await ledger.commit(ClaimPush("task-1", due.config.id, due.due_at, 9000) if sound else failed)
         found = (await ledger.admin.overview("acme")).stuck
-        told = [(each.oldest.receiver, each.oldest.state, each.oldest.id, each.deliveries, each.behind) for each in found]
+        told = [
+            (each.oldest.receiver, each.oldest.state, each.oldest.id, each.deliveries, each.behind) for each in found
+        ]
         same(
             told,
             [

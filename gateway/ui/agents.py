@@ -9,12 +9,15 @@ from gateway.a2a.errors import NotFound, echo
 from gateway.a2a.wire.card import card_json
 from gateway.core.agents import Agent
 from gateway.core.diagnosis.health import SILENCE, AgentHealth, HealthState
-from gateway.ledger.admin.upkeep import FailureKey
+from gateway.core.diagnosis.problems import ProblemKind, problems
+from gateway.core.diagnosis.tool_times import usual_times
+from gateway.ledger.admin.upkeep import FailureKey, Overview
 from gateway.ports.conversation import HandleKind, StorageOwner
 from gateway.ports.observer import Target
 from gateway.ports.tools import ToolError
 from gateway.ui.keyset import given, named
 from gateway.ui.overview import health_of
+from gateway.ui.problems import task_page
 from gateway.ui.visit import Outcome, Page, Visit
 from gateway.ui.words import many, took
 
@@ -51,7 +54,8 @@ async def show(visit: Visit) -> Outcome:
     if any(turn.principal != visit.caller.principal for turn in failures.turns):
         visit.audited("context.listed", Target(agent=agent.name))
     tools, trouble = await _tools(agent)
-    health = health_of(agent, await parts.ledger.admin.overview(visit.caller.tenant), parts.runner.runtime)
+    found = await parts.ledger.admin.overview(visit.caller.tenant)
+    health = health_of(agent, found, parts.runner.runtime)
     values = {
         "agent": agent,
         "card": card_json(agent.public_card),
@@ -59,6 +63,8 @@ async def show(visit: Visit) -> Outcome:
         "sentence": _sentence(health),
         "policies": tuple(_policies(agent)),
         "tools": tools,
+        "usual": {name: usual for (of, name), usual in usual_times(found.tool_times).items() if of == agent.name},
+        "slow": slow_tools(found, agent.name),
         "trouble": trouble,
         "failures": failures,
         "records": parts.recordings is not None,
@@ -78,6 +84,15 @@ def _sentence(health: AgentHealth) -> str:
             return f"Nothing has come of {calls} for {took(SILENCE)} or longer."
         case HealthState.OK:
             return "Its backend is asked."
+
+
+def slow_tools(found: Overview, agent: str) -> dict[str, str]:
+    """The tools of an agent that are slow now, and the page that shows the oldest call of each."""
+    pages: dict[str, str] = {}
+    for problem in problems(found):
+        if problem.kind is ProblemKind.SLOW and problem.agent == agent:
+            pages.setdefault(problem.subject, task_page(problem.task, problem.turn))
+    return pages
 
 
 async def _tools(agent: Agent) -> tuple[list[ToolRow], str | None]:

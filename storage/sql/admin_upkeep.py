@@ -301,7 +301,6 @@ ADMIN_DELIVERIES_OF_TASK = _deliveries(push_config.c.task == bindparam("task"))
 
 _CURSOR = some(push_config, "task", "id", "url", "state", "next_event", "created_at")
 
-
 _failing = limited(
     select(*_CURSOR)
     .where(push_config.c.due_at.is_not(None), push_config.c.attempts > ZERO)
@@ -326,25 +325,34 @@ _BEHIND = (
 )
 
 _owed = (
-    select(*some(_stuck, "task", "id", "state", "created_at"), _RECEIVER.label("receiver"), _BEHIND.label("behind"))
+    select(
+        _stuck.c.task,
+        _stuck.c.id,
+        _stuck.c.state,
+        _stuck.c.created_at,
+        _RECEIVER.label("receiver"),
+        _BEHIND.label("behind"),
+    )
     .select_from(_stuck.join(task, task.c.id == _stuck.c.task))
     .where(unindexed(task.c.tenant) == bindparam("tenant"))
     .subquery("owed")
 )
-_of_receiver = some(_owed, "receiver", "state")
+_of_receiver = (_owed.c.receiver, _owed.c.state)
 _ranked = select(
-    *some(_owed, "task", "id"),
+    _owed.c.task,
+    _owed.c.id,
     func.count().over(partition_by=_of_receiver).label("deliveries"),
     func.coalesce(as_number(func.sum(_owed.c.behind).over(partition_by=_of_receiver)), ZERO).label("behind"),
     func.row_number()
-    .over(partition_by=_of_receiver, order_by=some(_owed, "created_at", "task", "id"))
+    .over(partition_by=_of_receiver, order_by=(_owed.c.created_at, _owed.c.task, _owed.c.id))
     .label("place"),
 ).subquery("ranked")
 
 ADMIN_STUCK_RECEIVERS = limited(
     select(
         *_DELIVERY,
-        *some(_ranked, "deliveries", "behind"),
+        _ranked.c.deliveries,
+        _ranked.c.behind,
         select(func.count()).select_from(_stuck).scalar_subquery(),
     )
     .select_from(

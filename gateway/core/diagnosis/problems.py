@@ -58,8 +58,8 @@ class OpenBreaker(msgspec.Struct, frozen=True):
 class Problem(msgspec.Struct, frozen=True):
     """`subject` is the backend, tool, receiver or handle; `number` counts failures, tries, events behind, or rows of the same
     kind. Of a receiver, `number` are the events behind in so many `deliveries`; `least`: there may be more of both. `since` is
-    the time since which it has been so, where that is known; `took` and `usual` are milliseconds. The rest are the rows that show
-    it."""
+    the time since which it has been so, where that is known; `took` and `usual` are milliseconds. The rest are the rows that
+    show it."""
 
     kind: ProblemKind
     agent: str = ""

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.a2a_client import A2A, a2a_http
+from tests.emulators.chat import ChatServer
+from tests.emulators.scripts import Call, Say, in_rounds
 from tests.gateway.ui.visitor import Visitor, make_key, states_in_headings, visiting
 from tests.running import Local, StartLocal
 
@@ -184,6 +186,21 @@ async def test_an_agent_tells_its_policies_tools_and_card(visitor: Visitor) -> N
     assert "the gateway keeps the conversation" in page
     assert "A turn may take 15 min" in page
     assert '"name": "echo"' in page
+
+
+async def test_an_agent_tells_how_long_its_tools_usually_take(start_local: StartLocal, tmp_path: Path) -> None:
+    (tmp_path / "desk.py").write_text("def book(city: str) -> str:\n    return city\n", encoding="utf-8")
+    script = in_rounds([Call("book", {"city": f"{at}"}) for at in range(3)], [Say("Booked.")])
+    async with ChatServer(script).serve() as url:
+        agent = f"desk: {{type: openai-chat, model: m, base_url: '{url}/v1', tools: [book]}}"
+        settings = f"tools: {{book: {{type: python, ref: '{tmp_path}/desk.py:book'}}}}"
+        gateway = await start_local(agent, settings=settings)
+        async with visiting(gateway) as visitor, a2a_http(gateway.url) as http:
+            assert "Usually takes" in await visitor.open("/ui/agents/desk")
+            assert "at most" not in visitor.html
+            await A2A(http, "desk").send("hi")
+            assert re.search(r"at most \d", await visitor.open("/ui/agents/desk"))
+            assert "slow now" not in visitor.html
 
 
 async def test_the_next_request_is_shown_with_what_is_left_out(visitor: Visitor, echo: A2A) -> None:

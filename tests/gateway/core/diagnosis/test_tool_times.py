@@ -28,7 +28,7 @@ def test_a_tool_that_is_slow_at_every_age_is_so_as_usual() -> None:
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
 def test_a_tool_with_quick_and_long_calls_usually_takes_long(share: float) -> None:
-    chance = random.Random(7)  # noqa: S311  # the same times in each run
+    chance = random.Random(7)  # the same times in each run
     samples = [[20_000 if chance.random() < share else 100 for _ in range(100)] for _ in range(5)]
     assert usual(*samples) == 20_000
 

@@ -60,7 +60,7 @@ ADMIN_CONTEXT_EDGE = _edge(context, context.c.created_at)
 def last_number(of: ColumnElement[str]) -> ColumnElement[int]:
     """The number of the latest turn of a thread."""
     last = turn.alias("last")
-    return select(func.max(last.c.number)).where(last.c.thread == of).scalar_subquery()
+    return select(func.max(last.c.number)).where(last.c.thread == of).correlate_except(last).scalar_subquery()
 
 
 _CORRELATION = '"correlationId":"'
@@ -94,7 +94,7 @@ def _is_latest(turns: FromClause, threads: FromClause) -> ColumnElement[bool]:
         turns.c.number == last_number(turns.c.thread),
         ~there_is(
             _turns_beside(_later, _beside),
-            _beside.c.context == context.c.id,
+            _beside.c.context == threads.c.context,
             _beside.c.id != threads.c.id,
             _later.c.number == last_number(_beside.c.id),
             _later.c.id > turns.c.id,

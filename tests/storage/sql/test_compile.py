@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.engine import Dialect
 
 from storage import compiled
 from storage.schema.migrate import migrate
@@ -35,6 +36,13 @@ def test_a_source_compiles_for_both_dialects_with_the_same_parameters(name: str)
     source = dict(SOURCES)[name]
     parameters = [re.findall(r"(?<!:):(\w+)", sql(source, dialect)) for dialect in (SQLITE, POSTGRESQL)]
     assert parameters[0] == parameters[1]
+
+
+@pytest.mark.parametrize("dialect", [SQLITE, POSTGRESQL], ids=["SQLite", "PostgreSQL"])
+@pytest.mark.parametrize("name", [name for name, _ in SOURCES])
+def test_no_query_joins_every_row_of_a_table_that_it_does_not_name(name: str, dialect: Dialect) -> None:
+    """SQLAlchemy adds the table of a column that no FROM around a subquery has."""
+    assert re.findall(r"FROM [^()]*, \w+(?: AS \w+)? WHERE", sql(dict(SOURCES)[name], dialect)) == []
 
 
 def test_a_statement_takes_its_parameters_in_the_order_of_their_names() -> None:

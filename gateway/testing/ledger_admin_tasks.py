@@ -237,7 +237,7 @@ class AdminUpkeepTests:
         await ledger.commit(ACCEPT, PREPARE, _CALLED, APPEND, FINISH)
         found = await ledger.admin.overview("acme")
         same(found.call_times, (CallTime("echo", 30, 100),))
-        same(found.tool_times, ((ToolTime("echo", "add", 30),), (), (), (), ()))
+        same(found.tool_times, ((ToolTime("echo", "add", 30),), *[()] * 8))
 
     async def test_what_tools_took_is_told_of_turns_of_several_ages(self, ledger: Ledger) -> None:
         minute = 60_000
@@ -245,8 +245,8 @@ class AdminUpkeepTests:
         begun = [replace(each, turn=turn) for each in (ACCEPT, PREPARE, _CALLED)]
         await ledger.commit(*begun, APPEND, replace(FINISH, turn=turn))
         found = await ledger.admin.overview("acme")
-        same([len(sample) for sample in found.tool_times], [1, 1, 1, 0, 0])
-        same((await ledger.admin.overview("other")).tool_times, ((),) * 5)
+        same([len(sample) for sample in found.tool_times], [1, 1, 1, 1, 1, 0, 0, 0, 0])
+        same((await ledger.admin.overview("other")).tool_times, ((),) * 9)
 
     async def test_a_tool_call_that_failed_does_not_tell_how_long_they_take(self, ledger: Ledger) -> None:
         failed = replace(_TOOL, status=ToolCallStatus.FAILED, outcome={"error": "no"})

@@ -58,7 +58,7 @@ BOUNDS: dict[str, Bound] = {
     "a body": Bound(lambda admin: admin.body("acme", BodyKey("outcome", "tool-00007")), 1, 1, 66_000),
     "events": Bound(lambda admin: admin.task_events("acme", TASK), 9, 300, 550_000),
     "later events": Bound(lambda admin: admin.task_events("acme", TASK, 1500), 9, 300, 550_000),
-    "an overview": Bound(lambda admin: admin.overview("acme"), 17, 2000, 120_000),
+    "an overview": Bound(lambda admin: admin.overview("acme"), 21, 2000, 120_000),
     "failures": Bound(lambda admin: admin.failures("acme", "notes"), 20, 100, 20_000),
     "deliveries": Bound(lambda admin: admin.deliveries("acme", DeliveryFilter.ACTIVE), 1, 101, 20_000),
     "deletions": Bound(lambda admin: admin.handle_deletions("acme", given_up=True), 1, 101, 20_000),

@@ -239,10 +239,10 @@ class Overview(msgspec.Struct, frozen=True):
     their turns have ended with a question. `turns` are those of them that run, were tried again or are put aside, the oldest
     first, at most 200; `tools` the open tool calls of these, at most 200. `failures` are those of the last hour, the latest
     first, at most 1,000. `broken` are at most 50 threads. `stuck` are at most 20 receivers, those that are the furthest
-    behind, out of 5,000 deliveries that are tried and as many that are not. `given_up` are at most 20 deletions. `call_times`
-    are of the latest turns, at most 500. `tool_times` are samples of at most 200 completed calls each: of the latest turns, and
-    of the latest that are older than ten minutes, an hour, four hours and a day; samples may overlap. `backlog` and
-    `processes`, at most 100, are of all tenants.
+    behind, out of 5,000 deliveries that are tried and as many that are not. `given_up` are at most 20 deletions.
+    `call_times` are of the latest turns, at most 500. `tool_times` are samples of at most 100 completed calls each: of the
+    latest turns, and of the latest that are older than ten minutes, and than twice as long each time, up to 21 hours;
+    samples may overlap. `backlog` and `processes`, at most 100, are of all tenants.
     """
 
     now: int

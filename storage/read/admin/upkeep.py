@@ -52,12 +52,13 @@ _TURNS, _BROKEN, _STUCK, _TIMES = 200, 50, 20, 500
 _RECENT = 300
 """Turns whose calls tell how long things take."""
 
-_SAMPLE = 200
+_SAMPLE = 100
 """Turns, and calls of tools in them, of each sample of what tools take."""
 
 _HOUR = 3_600_000
-_AGES = (_HOUR // 6, _HOUR, 4 * _HOUR, 24 * _HOUR)
-"""How old the turns of the earlier samples are at least, in milliseconds."""
+_AGES = tuple(_HOUR // 6 << doubled for doubled in range(8))
+"""How old the turns of the earlier samples are at least, in milliseconds: up to 21 hours. Each is twice the one before, so that
+a tool that became slow is quick in one of the samples as long as there are turns from twice that time ago."""
 
 _FAILURES = 1000
 _END = 2**62

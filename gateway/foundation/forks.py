@@ -6,6 +6,7 @@ the next gateway, and one with a connection would hide its end from the peer.
 
 import os
 import signal
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Protocol
@@ -31,6 +32,27 @@ def keep_from_copies(owner: Owner) -> None:
     _owners.add(owner)
 
 
+class _Forking(threading.local):
+    """`mask`: the signals that the thread that forks has blocked otherwise."""
+
+    mask: set[int | signal.Signals] | None = None
+
+
+_forking = _Forking()
+
+
+def _before() -> None:
+    """A signal that a copy gets before it has its own handlers would be told to the gateway, by the descriptor they share."""
+    if _owners:
+        _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, [number for number, _ in _DEFAULTS])
+
+
+def _after() -> None:
+    if _forking.mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+        _forking.mask = None
+
+
 def _in_copy() -> None:
     if not _owners:
         return
@@ -43,6 +65,7 @@ def _in_copy() -> None:
     signal.set_wakeup_fd(-1)
     for number, handler in _DEFAULTS:
         signal.signal(number, handler)
+    _after()
 
 
-os.register_at_fork(after_in_child=_in_copy)
+os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_in_copy)

@@ -1,7 +1,7 @@
 """What is this agent, and may it be trusted?"""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -9,7 +9,7 @@ from gateway.a2a.errors import NotFound, echo
 from gateway.a2a.wire.card import card_json
 from gateway.core.agents import Agent
 from gateway.core.diagnosis.health import SILENCE, AgentHealth, HealthState
-from gateway.core.diagnosis.problems import ProblemKind, problems
+from gateway.core.diagnosis.problems import slow_calls
 from gateway.core.diagnosis.tool_times import usual_times
 from gateway.ledger.admin.upkeep import FailureKey, Overview
 from gateway.ports.conversation import HandleKind, StorageOwner
@@ -55,6 +55,7 @@ async def show(visit: Visit) -> Outcome:
         visit.audited("context.listed", Target(agent=agent.name))
     tools, trouble = await _tools(agent)
     found = await parts.ledger.admin.overview(visit.caller.tenant)
+    usual = usual_times(found.tool_times)
     health = health_of(agent, found, parts.runner.runtime)
     values = {
         "agent": agent,
@@ -63,8 +64,8 @@ async def show(visit: Visit) -> Outcome:
         "sentence": _sentence(health),
         "policies": tuple(_policies(agent)),
         "tools": tools,
-        "usual": {name: usual for (of, name), usual in usual_times(found.tool_times).items() if of == agent.name},
-        "slow": slow_tools(found, agent.name),
+        "usual": {name: most for (of, name), most in usual.items() if of == agent.name},
+        "slow": slow_tools(found, usual, agent.name),
         "trouble": trouble,
         "failures": failures,
         "records": parts.recordings is not None,
@@ -86,13 +87,11 @@ def _sentence(health: AgentHealth) -> str:
             return "Its backend is asked."
 
 
-def slow_tools(found: Overview, agent: str) -> dict[str, str]:
+def slow_tools(found: Overview, usual: Mapping[tuple[str, str], int], agent: str) -> dict[str, str]:
     """The tools of an agent that are slow now, and the page that shows the oldest call of each."""
-    pages: dict[str, str] = {}
-    for problem in problems(found):
-        if problem.kind is ProblemKind.SLOW and problem.agent == agent:
-            pages.setdefault(problem.subject, task_page(problem.task, problem.turn))
-    return pages
+    slow = [call for call in slow_calls(found.tools, usual, found.now) if call.agent == agent]
+    slow.sort(key=lambda call: call.since or 0, reverse=True)
+    return {call.subject: task_page(call.task, call.turn) for call in slow}
 
 
 async def _tools(agent: Agent) -> tuple[list[ToolRow], str | None]:

@@ -75,7 +75,7 @@ class ResponseCalls:
             call.call_id: call.item.call_id for call in complete if call.item.call_id not in (None, "", call.call_id)
         }
 
-    def is_other(self, item: wire.ResponseItem, index: int | None = None) -> bool:
+    def is_other(self, item: wire.ResponseItem, index: int | None) -> bool:
         """Whether an item of the stream has the id of one that ended, and is another call: its id of the call is new, and so is
         its place or what is called."""
         ended = self._of_item.get(item.key, ())

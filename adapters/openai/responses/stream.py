@@ -173,8 +173,8 @@ class ResponseParser:
             state[wire.SESSION] = session
         if self._calls.digests:
             state[wire.WAITING] = {**self._calls.digests}
-        if self._calls.renamed:
-            state[wire.RENAMED] = {**self._calls.renamed}
+        if renamed := self._calls.renamed:
+            state[wire.RENAMED] = {**renamed}
         return state or None
 
     def _finish(self, event: wire.Event, response: wire.Response) -> str | None:

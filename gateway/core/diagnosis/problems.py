@@ -84,7 +84,7 @@ def problems(found: Overview, breakers: Iterable[OpenBreaker] = ()) -> tuple[Pro
     told = [
         *map(_of_breaker, breakers),
         *_of_turns(found.turns, found.now),
-        *_of_tools(found.tools, usual_times(found.tool_times), found.now),
+        *slow_calls(found.tools, usual_times(found.tool_times), found.now),
         *_of_failures(found.failures),
         *_of_threads(found),
         *_of_deliveries(found.stuck),
@@ -121,7 +121,8 @@ def _trouble(turn: OpenTurnFacts, now: int) -> tuple[ProblemKind | None, int]:
     return (None, now) if since is None else (ProblemKind.SILENT, since)
 
 
-def _of_tools(tools: Sequence[OpenToolFacts], usual: Mapping[tuple[str, str], int], now: int) -> Iterator[Problem]:
+def slow_calls(tools: Sequence[OpenToolFacts], usual: Mapping[tuple[str, str], int], now: int) -> Iterator[Problem]:
+    """The calls that run for too long. `usual` are the `usual_times`."""
     for tool in tools:
         if tool.status is not ToolCallStatus.RUNNING or tool.started_at is None:
             continue

@@ -1,5 +1,6 @@
 """The tools of an agent that are slow now."""
 
+from gateway.core.diagnosis.tool_times import usual_times
 from gateway.ledger.admin.upkeep import OpenToolFacts, Overview
 from gateway.ledger.backlog import Backlog
 from gateway.ledger.states import ToolCallStatus
@@ -21,4 +22,4 @@ def test_a_slow_tool_leads_to_the_oldest_of_its_calls() -> None:
         call("b", "book", "other", 40_000),
     )
     overview = Overview(NOW, (), (), (), calls, (), (), (), (), (), (), Backlog(0, 0, 0, 0, 0), ())
-    assert slow_tools(overview, "a") == {"search": "/ui/tasks/older#turn-u"}
+    assert slow_tools(overview, usual_times(overview.tool_times), "a") == {"search": "/ui/tasks/older#turn-u"}

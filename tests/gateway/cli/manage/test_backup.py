@@ -170,9 +170,7 @@ def test_a_restored_database_has_the_owner_and_the_mode_of_the_one_before(
 def test_a_database_that_root_restores_belongs_to_the_owner_of_its_folder(
     call: Call, tmp_path: Path, file: str, copy: Path
 ) -> None:
-    with_database(call, file)
-    call("backup", str(copy), "-c", file)
-    lose_database(tmp_path)
+    lose_database_that_has_a_backup(call, tmp_path, file, copy)
     os.chown(tmp_path, 4321, 4322)
     assert call("restore", str(copy), "-c", file).code == 0
     restored = (tmp_path / "gateway.db").stat()
@@ -182,9 +180,7 @@ def test_a_database_that_root_restores_belongs_to_the_owner_of_its_folder(
 def test_a_restore_that_the_disk_does_not_take_names_the_folder_and_leaves_nothing(
     call: Call, tmp_path: Path, file: str, copy: Path
 ) -> None:
-    with_database(call, file)
-    call("backup", str(copy), "-c", file)
-    lose_database(tmp_path)
+    lose_database_that_has_a_backup(call, tmp_path, file, copy)
     program = (
         "import resource, sys\n"
         "from gateway.cli.main import run\n"
@@ -201,9 +197,7 @@ def test_a_restore_that_the_disk_does_not_take_names_the_folder_and_leaves_nothi
 
 
 def test_a_folder_in_the_place_of_the_database_is_named(call: Call, tmp_path: Path, file: str, copy: Path) -> None:
-    with_database(call, file)
-    call("backup", str(copy), "-c", file)
-    lose_database(tmp_path)
+    lose_database_that_has_a_backup(call, tmp_path, file, copy)
     (tmp_path / "gateway.db").mkdir()
     problem = f"'{tmp_path}/gateway.db' cannot be opened: it is a folder"
     commands = (
@@ -235,6 +229,12 @@ async def test_a_database_that_a_gateway_uses_is_not_replaced(
 def lose_database(folder: Path) -> None:
     for file in folder.glob("gateway.db*"):
         file.unlink()
+
+
+def lose_database_that_has_a_backup(call: Call, folder: Path, file: str, copy: Path) -> None:
+    with_database(call, file)
+    call("backup", str(copy), "-c", file)
+    lose_database(folder)
 
 
 def kept(folder: Path) -> list[Path]:

@@ -29,6 +29,7 @@ from gateway.ledger.threads import Caller, ThreadRecord
 from gateway.ledger.traces import RecordedTurn
 from gateway.ledger.turns import Preferences
 from gateway.ports.capabilities import Ongoing
+from gateway.ports.wire import Occasion
 
 if TYPE_CHECKING:
     from gateway.engine.turn_spans import TurnSpans
@@ -141,7 +142,6 @@ class TurnRun:
     shown: InitVar[Rendering | None]
     hidden: InitVar[bool]
     fresh_thread: bool = False
-    service_call: str = ""
     prepared: bool = False
     open_calls: tuple[ToolCall, ...] = ()
     base: str | None = None
@@ -158,12 +158,14 @@ class TurnRun:
     accepted_at: int = 0
     recorded: RecordedTurn | None = None
     spans: "TurnSpans | None" = None
+    occasion: Occasion = field(init=False)
     accepted_output_modes: tuple[str, ...] = field(init=False)
     rendering: Rendering = field(init=False)
     repeats_answer: bool = field(init=False)
     marks_thoughts: bool = field(init=False)
 
     def __post_init__(self, preferences: Preferences, shown: Rendering | None, hidden: bool) -> None:
+        self.occasion = Occasion(self.agent.name, self.live.context_id, self.live.id, self.turn)
         policies, named = self.agent.policies, preferences.named
         self.accepted_output_modes = preferences.modes
         self.rendering = shown or rendering(policies.tool_calls, self.caller.principal, named)
@@ -171,6 +173,11 @@ class TurnRun:
         self.marks_thoughts = suits_adk(policies.mark_thoughts, named)
         if not hidden:
             self.respond(None)
+
+    @property
+    def service_call(self) -> str:
+        """The service call under way, else the last one."""
+        return self.occasion.call
 
     @property
     def message(self) -> Message:
@@ -206,7 +213,7 @@ class TurnRun:
 
     def begin_call(self, service_call: str) -> None:
         """C2 of this service call is stored."""
-        self.service_call, self.prepared = service_call, True
+        self.occasion.call, self.prepared = service_call, True
 
     def end_call(self, *, completed: bool) -> None:
         self.prepared, self.fresh_thread = False, self.fresh_thread and not completed

@@ -31,7 +31,7 @@ from gateway.ledger.turns import Resume
 from gateway.ports.adapter import AdapterError
 from gateway.ports.capabilities import Ongoing
 from gateway.ports.conversation import UserItem
-from gateway.ports.wire import Occasion, occasion
+from gateway.ports.wire import occasion
 
 log = structlog.get_logger("gateway.engine.turn_runner")
 
@@ -53,7 +53,7 @@ class TurnRunner:
     async def run(self) -> None:
         """Raises: Conflict, LedgerUnavailable when the end could not be stored, which recovery does then. Parked."""
         run = self._run
-        occasion.set(self._occasion)
+        occasion.set(run.occasion)
         try:
             async with asyncio.timeout(run.agent.policies.turn_timeout):
                 await self._rounds_and_calls()
@@ -82,10 +82,6 @@ class TurnRunner:
             raise
         except FAULTS as error:  # the one place that turns any fault into a terminal state
             await self._fail(INTERNAL, repr(error), exc_info=True)
-
-    def _occasion(self) -> Occasion:
-        run = self._run
-        return Occasion(run.agent.name, run.live.context_id, run.live.id, run.turn, run.service_call)
 
     async def _rounds_and_calls(self) -> None:
         machine = self._context.machine

@@ -183,7 +183,7 @@ def _turn_run(
 ) -> TurnRun:
     live, machine = LiveTask.stored(paused.task, paused.outputs, journal), paused.machine
     run = TurnRun(paused.turn.turn, agent, paused.caller, live, preferences, machine.facts.rendering, False)
-    run.service_call, run.base = paused.turn.calls[0].call.service_call, paused.turn.base
+    run.occasion.call, run.base = paused.turn.calls[0].call.service_call, paused.turn.base
     run.open_calls = tuple(machine.calls.values())
     run.go_on_from(recorded)
     return run

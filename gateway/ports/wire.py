@@ -4,13 +4,14 @@ Law: a client takes its tap when it is made. Without one it does exactly what it
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from gateway.ports.adapter import AdapterError, ErrorClass
 
@@ -18,9 +19,10 @@ EVENTS: Mapping[str, str] = {"content-type": "text/event-stream"}
 """The headers of an answer that is a stream of events."""
 
 
-class Occasion(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an exchange belongs to: the names and ids of the ledger. `call` is the service call; of a tool, the one that asked
-    for it, and `tool` the tool call. Empty where there is none: an agent's card is fetched for no task."""
+class Occasion(msgspec.Struct, omit_defaults=True):
+    """What an exchange belongs to: the names and ids of the ledger. `call` is the service call, which changes as a turn goes
+    on; of a tool, the one that asked for it, and `tool` the tool call. Empty where there is none: an agent's card is fetched
+    for no task."""
 
     agent: str = ""
     context: str = ""
@@ -30,8 +32,9 @@ class Occasion(msgspec.Struct, frozen=True, omit_defaults=True):
     tool: str = ""
 
 
-occasion: ContextVar[Callable[[], Occasion] | None] = ContextVar("occasion", default=None)
-"""What the running turn is at. Set once a turn."""
+occasion: ContextVar[Occasion | None] = ContextVar("occasion", default=None)
+"""What the running turn is at. Set once a turn. It has nothing of the turn but names: a connection to a backend keeps the value
+of the turn that opened it for as long as it is open."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -109,7 +112,7 @@ Tap: TypeAlias = Recorder | Player
 def occasion_of(request: Request, agent: str) -> Occasion:
     """What a request belongs to. `agent` makes it where no turn does."""
     at = None if request.apart else occasion.get()
-    return Occasion(agent) if at is None else at()
+    return Occasion(agent) if at is None else replace(at)
 
 
 class ReplayMissing(AdapterError):

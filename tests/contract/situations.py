@@ -114,13 +114,13 @@ async def at_once(bench: Bench) -> str:
     return "one by one"
 
 
-_CALLS = (Call("weather", {"city": "Oslo"}, "call_1_weather"), Call("height", {"city": "Rome"}, "call_2_height"))
+TWO_CALLS = (Call("weather", {"city": "Oslo"}, "call_1_weather"), Call("height", {"city": "Rome"}, "call_2_height"))
 
 
 async def two_tool_calls(bench: Bench) -> str:
     if not bench.row.calls:
         return NO
-    bench.script = in_rounds(_CALLS, [Say("Done")])
+    bench.script = in_rounds(TWO_CALLS, [Say("Done")])
     async with bench.caller() as caller:
         task = await caller.say("one")
     assert (state_of(task), text_of(task)) == ("COMPLETED", "Done")

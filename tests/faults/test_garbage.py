@@ -7,10 +7,12 @@ from dataclasses import replace
 from functools import partial
 from ipaddress import ip_network
 from itertools import count
+from operator import attrgetter
 from pathlib import Path
 from typing import Never
 
 import pytest
+import uvloop
 
 import gateway
 from adapters.http.client import HttpClient
@@ -34,6 +36,10 @@ from gateway.ports.tools import SourceTool, ToolError, ToolOutput, ToolRun
 from gateway.push.sender import Sender
 from tests.a2a_client import A2A, a2a_http, streamed_text, why
 from tests.adapters.raw_server import Exchange
+from tests.contract.backends import ROWS, Row
+from tests.contract.bench import Bench, Caller, plays, state_of
+from tests.contract.situations import TWO_CALLS
+from tests.emulators.scripts import Say, in_rounds
 from tests.faults.broken_backends import FAULTS, WIRES, agent_of, broken_backends
 from tests.faults.raw_backends import raw_backend
 from tests.garbage import left_behind
@@ -48,13 +54,15 @@ _OURS = tuple(f"{_ROOT / package}/" for package in ("gateway", "adapters", "stor
 
 
 def _frames(left: list[object]) -> list[str]:
-    """Those of our functions."""
+    """The frames of our functions, and the objects of our classes."""
     codes = {one.f_code for one in left if isinstance(one, types.FrameType)}
-    return sorted(
+    frames = {
         f"{Path(code.co_filename).name}: {code.co_qualname}"
         for code in codes
         if code.co_filename.startswith(_OURS) and "/testing/" not in code.co_filename
-    )
+    }
+    kinds = {f"{type(one).__module__}.{type(one).__qualname__}" for one in left}
+    return sorted(frames | {kind for kind in kinds if kind.startswith(("gateway.", "storage."))})
 
 
 async def _frames_left_by(caller: A2A, text: str) -> list[str]:
@@ -77,6 +85,36 @@ async def test_a_turn_whose_backend_fails_leaves_no_ring_of_objects(
         started = await start_local(broken.agents, clock=seldom, pace=AT_ONCE)
         async with a2a_http(started.url) as http:
             assert await _frames_left_by(A2A(http, agent_of(wire, name)), name) == []
+
+
+@pytest.mark.parametrize("row", ROWS, ids=attrgetter("name"))
+@pytest.mark.parametrize("how", ["blocking", "stream", "tools"])
+def test_a_turn_that_completes_leaves_no_ring_of_objects(tmp_path: Path, row: Row, how: str) -> None:
+    """On the event loop that the gateway runs on: what a loop keeps of a task is its own."""
+    bench, done = Bench(row, tmp_path), [Say("Done", chunks=3)]
+    bench.script = in_rounds(TWO_CALLS, done) if how == "tools" and row.calls else plays(*done)
+
+    async def turn(caller: Caller, text: str) -> None:
+        if how == "stream":
+            async with caller.agent.stream(text) as stream:
+                assert streamed_text(await stream.rest()) == "Done"
+        else:
+            assert state_of(await caller.say(text)) == "COMPLETED"
+
+    async def left_by_turns() -> list[str]:
+        await bench.start_backend()
+        try:
+            async with bench.caller() as caller:
+                await turn(caller, "one")
+                with left_behind() as found:
+                    # All of the first one is over when the last has ended.
+                    for number in range(5):
+                        await turn(caller, f"text {number}")
+                    return _frames(found())
+        finally:
+            await bench.stop_backend()
+
+    assert uvloop.run(left_by_turns()) == []
 
 
 _FUNCTIONS = """

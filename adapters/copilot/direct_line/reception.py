@@ -90,6 +90,8 @@ class Reception:
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
+        # The ends of the tasks hold the frames that hold this object.
+        self._tasks.clear()
 
     async def ready(self) -> None:
         """Waits until nothing that the bot says can be missed. Raises: AdapterError."""

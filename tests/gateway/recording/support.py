@@ -26,7 +26,7 @@ def at(**ids: str) -> Iterator[Occasion]:
     found = Occasion(
         **{"agent": "support", "context": "context", "task": "task", "turn": "turn", "call": "call", **ids}
     )
-    token = occasion.set(lambda: found)
+    token = occasion.set(found)
     try:
         yield found
     finally:

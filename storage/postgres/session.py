@@ -198,9 +198,10 @@ class Session:
         if found is None:
             raise Lost("the server has closed the connection")
         outcome = _outcome(found)
-        if self._pg.status != pq.ConnStatus.OK:
-            raise Lost(outcome.text if isinstance(outcome, Failure) else "the server has closed the connection")
-        self._next()
+        if isinstance(outcome, Failure) and self._pg.status != pq.ConnStatus.OK:
+            raise Lost(outcome.text)
+        # Behind a result there is a mark of its end, which libpq has by then.
+        self._pg.get_result()
         return outcome
 
     def _synchronised(self) -> None:

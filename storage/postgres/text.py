@@ -39,7 +39,8 @@ class Call(msgspec.Struct, frozen=True):
 
     text: Prepared
     parameters: list[bytes | None]
-    formats: list[int]
+    formats: list[int] | None
+    """Of each parameter, 1 where it is binary; None where none is."""
 
 
 def prepared(name: str, text: Text) -> Prepared:
@@ -57,19 +58,22 @@ def bound(text: Prepared, values: Values) -> Call:
     given = text.parameters(values)
     if text.lists:
         given = tuple([_escaped_list(each) if place in text.lists else each for place, each in enumerate(given)])
-    return Call(text, [*map(_encoded, given)], [int(isinstance(each, bytes)) for each in given])
-
-
-def _encoded(value: Value) -> bytes | None:
-    match value:
-        case None | bytes():
-            return value
-        case str():
-            return escaped(value).encode()
-        case int():
-            return b"%d" % value
-        case _:
+    parameters: list[bytes | None] = []
+    binary = False
+    # A turn binds some 300 values: in one loop, without a call for each, they take less than half of the time.
+    for value in given:
+        if isinstance(value, str):
+            parameters.append((escaped(value) if "\0" in value or value[:1] == _ESCAPE else value).encode())
+        elif value is None:
+            parameters.append(None)
+        elif isinstance(value, int):
+            parameters.append(b"%d" % value)
+        elif isinstance(value, bytes):
+            parameters.append(value)
+            binary = True
+        else:
             raise TypeError(f"no column holds a {type(value).__name__}")
+    return Call(text, parameters, [int(isinstance(each, bytes)) for each in given] if binary else None)
 
 
 def escaped(text: str) -> str:

@@ -17,9 +17,11 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
-from sqlalchemy import Dialect, Select
+from sqlalchemy import CTE, Dialect, FromClause, Join, Select, Subquery
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import ClauseElement
 
 import storage.sql
@@ -58,6 +60,24 @@ _POSTGRES_HEAD = '''"""Made by `python -m storage.sql.compile`; do not edit. `st
 
 from storage.postgres.text import Text
 '''
+
+
+def _beginning(clause: FromClause) -> FromClause:
+    return _beginning(clause.left) if isinstance(clause, Join) else clause
+
+
+@compiles(Join, "sqlite")
+def _in_order(join: Join, compiler: SQLCompiler, **options: Any) -> str:
+    """Tables that are joined to a few chosen rows are read in the order in which they are written, which CROSS JOIN says to SQLite
+    alone: since 3.41 it may begin with a whole table instead, and look for each row of it among the chosen.
+
+    Source: SQLite, "The SQLite Query Optimizer Overview", section 8.2.
+    """
+    if join.isouter or not isinstance(_beginning(join), Subquery | CTE):
+        return compiler.visit_join(join, **options)
+    options["asfrom"] = True
+    left, right = (compiler.process(each, **options) for each in (join.left, join.right))
+    return f"{left} CROSS JOIN {right} ON {compiler.process(join.onclause, **options)}"
 
 
 def text() -> str:

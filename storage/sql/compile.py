@@ -68,16 +68,16 @@ def _beginning(clause: FromClause) -> FromClause:
 
 @compiles(Join, "sqlite")
 def _in_order(join: Join, compiler: SQLCompiler, **options: Any) -> str:
-    """Tables that are joined to a few chosen rows are read in the order in which they are written, which CROSS JOIN says to SQLite
-    alone: since 3.41 it may begin with a whole table instead, and look for each row of it among the chosen.
+    """Tables that are joined to a few chosen rows are read in the order in which they are written, which CROSS JOIN says to
+    SQLite alone: newer versions may begin with a whole table instead, and look for each row of it among the chosen.
 
     Source: SQLite, "The SQLite Query Optimizer Overview", section 8.2.
     """
-    if join.isouter or not isinstance(_beginning(join), Subquery | CTE):
-        return compiler.visit_join(join, **options)
+    if join.isouter or join.onclause is None or not isinstance(_beginning(join), Subquery | CTE):
+        return str(compiler.visit_join(join, **options))  # type: ignore[no-untyped-call]
     options["asfrom"] = True
-    left, right = (compiler.process(each, **options) for each in (join.left, join.right))
-    return f"{left} CROSS JOIN {right} ON {compiler.process(join.onclause, **options)}"
+    left, right, on = (compiler.process(each, **options) for each in (join.left, join.right, join.onclause))
+    return f"{left} CROSS JOIN {right} ON {on}"
 
 
 def text() -> str:

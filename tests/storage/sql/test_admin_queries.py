@@ -11,6 +11,7 @@ from storage.schema.open import prepare
 from storage.schema.tables import Row
 from storage.sql import admin_contexts, admin_places, admin_timelines, admin_upkeep
 from storage.sql.compile import texts
+from tests.storage.sql.libraries import OPENING
 from tests.storage.sql.test_queries import plan
 
 QUERIES = texts(admin_contexts, admin_places, admin_timelines, admin_upkeep)
@@ -33,12 +34,14 @@ WALKED = {
 }
 
 
-@pytest.fixture(scope="module")
-def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
+@pytest.fixture(scope="module", params=OPENING)
+def connection(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[sqlite3.Connection]:
     path = tmp_path_factory.mktemp("plans") / "ledger.db"
     path.touch()
     prepare(path, 5000, auto_migrate=True)
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(OPENING[request.param](path)) as connection:
         yield connection
 
 
@@ -66,9 +69,10 @@ def test_stuck_deliveries_are_found_without_reading_those_that_have_nothing_to_d
     connection: sqlite3.Connection,
 ) -> None:
     steps = plan(connection, QUERIES["ADMIN_STUCK_RECEIVERS"])
-    assert [step for step in steps if step.startswith("SEARCH push_config")] == [
+    # Newer versions of SQLite read what is stuck once for the ranks, and once more to count it.
+    assert {step for step in steps if step.startswith("SEARCH push_config")} == {
         "SEARCH push_config USING INDEX ix_push_config_due (due_at>?)",
         "SEARCH push_config USING INDEX ix_push_config_state (state=?)",
         "SEARCH push_config USING INDEX sqlite_autoindex_push_config_1 (task=? AND id=?)",
-    ]
+    }
     assert "SEARCH last_of_task USING COVERING INDEX sqlite_autoindex_event_1 (task=? AND last>?)" in steps

@@ -13,6 +13,7 @@ from storage import compiled
 from storage.sql import database, history, recovery, tasks, traces
 from storage.sql.compile import texts
 from tests.storage.conversation import recorded
+from tests.storage.sql.libraries import OPENING
 
 QUERIES = {
     name: query
@@ -27,10 +28,10 @@ WALKED = {
 }
 
 
-@pytest.fixture
-async def connection(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
+@pytest.fixture(params=OPENING)
+async def connection(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[sqlite3.Connection]:
     async with recorded(tmp_path / "ledger.db"):
-        with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+        with closing(OPENING[request.param](tmp_path / "ledger.db")) as connection:
             yield connection
 
 

@@ -130,6 +130,8 @@ class TurnRun:
     runner sets the other fields. `entered` says that
     the turn's code runs, so that cancelling `task` reaches it.
 
+    `occasion` has the ids of the turn for recordings, and outlives it.
+
     Where spans are wanted, `trace` is the caller's trace, as in Accept, `accepted_at` the time of a turn that was accepted
     here, `recorded` what the ledger knows of one that goes on here, and `spans` the spans of the running turn.
     """

@@ -60,10 +60,10 @@ def bound(text: Prepared, values: Values) -> Call:
         given = tuple([_escaped_list(each) if place in text.lists else each for place, each in enumerate(given)])
     parameters: list[bytes | None] = []
     binary = False
-    # A turn binds some 300 values: in one loop, without a call for each, they take less than half of the time.
+    # A turn binds some hundred values: in one loop they take half of the time that a function for each takes.
     for value in given:
         if isinstance(value, str):
-            parameters.append((escaped(value) if "\0" in value or value[:1] == _ESCAPE else value).encode())
+            parameters.append(escaped(value).encode())
         elif value is None:
             parameters.append(None)
         elif isinstance(value, int):

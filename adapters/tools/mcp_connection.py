@@ -28,7 +28,9 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp.shared.message import SessionMessage
+from mcp_types.methods import validate_server_result
+from mcp_types.version import LATEST_PROTOCOL_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from adapters.tools.mcp_errors import SessionExpired
@@ -109,18 +111,22 @@ async def _record(response: httpx2.Response) -> None:
 
 
 @asynccontextmanager
-async def observed(transport: Transport, ended: asyncio.Event) -> AsyncGenerator[_Streams, None]:
-    """The same transport, which also sets `ended` when the server has closed its stream."""
+async def observed(
+    transport: Transport, ended: asyncio.Event, received: Callable[[object], None]
+) -> AsyncGenerator[_Streams, None]:
+    """The same transport, which also sets `ended` when the server has closed its stream. `received` sees each message before
+    the library, and may change it."""
     async with transport as (read, write):
-        yield _ObservedStream(read, ended), write
+        yield _ObservedStream(read, ended, received), write
 
 
 class _ObservedStream:
     """Passes every access on to the stream that it wraps, and sets `ended` at the end of that stream."""
 
-    def __init__(self, stream: Any, ended: asyncio.Event) -> None:
+    def __init__(self, stream: Any, ended: asyncio.Event, received: Callable[[object], None]) -> None:
         self._stream = stream
         self._ended = ended
+        self._received = received
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -130,10 +136,12 @@ class _ObservedStream:
 
     async def __anext__(self) -> Any:
         try:
-            return await anext(self._stream)
+            message = await anext(self._stream)
         except (StopAsyncIteration, anyio.ClosedResourceError):
             self._ended.set()
             raise
+        self._received(message)
+        return message
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
@@ -244,7 +252,7 @@ class Connection:
         try:
             with self._scope:
                 self._scope.deadline = anyio.current_time() + _OPEN_SECONDS
-                transport = observed(self._transport, self._ending)
+                transport = observed(self._transport, self._ending, self._leave_out_unreadable)
                 async with Client(
                     transport, cache=None, client_info=identity, message_handler=self._on_message
                 ) as client:
@@ -286,6 +294,26 @@ class Connection:
             """These errors have the same effect as the end of the stream."""
         self._announces_changes = False
         self._invalidate_list()
+
+    def _leave_out_unreadable(self, message: object) -> None:
+        """Takes the tools that the library cannot read out of a list of tools: it refuses the whole list for one of them."""
+        match message:
+            case SessionMessage(message=types.JSONRPCResponse(result={"tools": [*tools]} as result)):
+                version = self._opened.result().protocol_version if self._opened.done() else LATEST_PROTOCOL_VERSION
+                result["tools"] = [tool for tool in tools if self._is_readable(tool, result, version)]
+
+    def _is_readable(self, tool: Any, page: dict[str, Any], version: str) -> bool:
+        """Whether the library can read a page with this tool alone."""
+        try:
+            validate_server_result("tools/list", version, page | {"tools": [tool]})
+            types.Tool.model_validate(tool, by_name=False)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False)[0]
+            name = tool.get("name") if isinstance(tool, dict) else None
+            where = ".".join(map(str, found["loc"]))
+            log.error("tool.left-out", source=self._source, tool=name, reason=f"{where}: {found['msg']}")
+            return False
+        return True
 
     async def _on_message(self, message: IncomingMessage) -> None:
         match message:

@@ -37,6 +37,10 @@ _WARNED_THREADS = 1000
 """So many of the threads whose operator was warned are remembered."""
 
 
+LEFT_ALONE = "It was not there several times in a row and is left alone for a while."
+"""The hint of a service call that is not made."""
+
+
 class BackendRequest(msgspec.Struct):
     """A request to an agent's backend, while it lasts. Entering it raises AdapterError where the breaker refuses."""
 
@@ -56,7 +60,9 @@ class BackendRequest(msgspec.Struct):
             number = breaker.admit()
             if number is None:
                 detail = "not asked: the backend was not there several times in a row"
-                raise AdapterError(ErrorClass.UNREACHABLE, detail, retry_after=_seconds(breaker))
+                refused = AdapterError(ErrorClass.UNREACHABLE, detail, retry_after=_seconds(breaker))
+                refused.hint = LEFT_ALONE
+                raise refused
             self._number = number
             if number != ORDINARY:
                 log.info("backend.tried-again", **self._names())

@@ -75,7 +75,7 @@ def _what(problem: Problem) -> str:
         case ProblemKind.LOST:
             return "the backend has forgotten a conversation."
         case ProblemKind.FAILING:
-            return f"the latest {number} turns of a conversation have failed."
+            return f"{number} turns of a conversation have failed in a row within the last hour."
         case ProblemKind.SILENT:
             return f"nothing has come of {_calls(problem)} to the backend for {took(problem.took)}."
         case ProblemKind.SLOW:

@@ -13,6 +13,7 @@ import pytest
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
 from gateway.core.failures import safe_text
+from gateway.engine.runtime import LEFT_ALONE
 from gateway.foundation.clock import Clock
 from gateway.foundation.retry import COOLDOWN
 from gateway.ports.adapter import ErrorClass
@@ -82,9 +83,15 @@ def agent(name: str, wire: str, port: int, scheme: str = "http", *, key: str = "
     return f"{name}: {{{settings}{more and ', '}{more}}}\n"
 
 
-def left_alone(seconds: int) -> tuple[str, str]:
-    text = safe_text(ErrorClass.UNREACHABLE, "", seconds)
+def left_alone(seconds: int, hint: str = "") -> tuple[str, str]:
+    """How the turn ends after whose failure the backend is left alone."""
+    text = safe_text(ErrorClass.UNREACHABLE, "", seconds, hint=hint)
     return "TASK_STATE_FAILED", text.partition(" (correlation id ")[0]
+
+
+def not_asked(seconds: int) -> tuple[str, str]:
+    """How a turn ends whose backend is left alone."""
+    return left_alone(seconds, LEFT_ALONE)
 
 
 def said(body: dict[str, Any]) -> list[str]:
@@ -120,7 +127,7 @@ async def test_a_backend_that_is_down_is_left_alone_then_asked_once_and_then_who
             async with door.open():
                 door.came, server.requests[:] = 0, []
                 resting = [await caller.send("four", context), await caller.send("elsewhere")]
-                assert [why(task) for task in resting] == [left_alone(30), left_alone(30)]
+                assert [why(task) for task in resting] == [not_asked(30), not_asked(30)]
                 assert resting[0]["status"]["message"]["metadata"]["retryAfter"] == 30
                 assert (door.came, server.requests) == (0, [])
 
@@ -131,7 +138,7 @@ async def test_a_backend_that_is_down_is_left_alone_then_asked_once_and_then_who
                         left = [task for task in trying if not task.done()]
                         await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
                     await came.wait()
-                    assert [why(task.result()) for task in trying if task.done()] == [left_alone(1)] * 3
+                    assert [why(task.result()) for task in trying if task.done()] == [not_asked(1)] * 3
                     assert (door.came, len(server.requests)) == (1, 1)
                     go.set()
                 assert [why(task.result()) for task in trying].count(COMPLETED) == 1
@@ -152,7 +159,7 @@ async def test_who_speaks_no_tls_is_left_alone_behind_five_connections(start_loc
         gateway = await start_local(agent("a", "openai-chat", door.port, "https"), clock=Hand().clock, pace=AT_ONCE)
         async with door.open(), a2a_http(gateway.url) as http:
             tasks = [await A2A(http, "a").send(text) for text in "1234"]
-    assert [why(task) for task in tasks] == [failed(ErrorClass.UNREACHABLE), *[left_alone(30)] * 3]
+    assert [why(task) for task in tasks] == [failed(ErrorClass.UNREACHABLE), left_alone(30), *[not_asked(30)] * 2]
     assert door.came == 5
 
 
@@ -170,7 +177,7 @@ async def test_a_proxy_that_says_that_nobody_is_behind_it_is_left_alone(
         async with a2a_http(gateway.url) as http:
             tasks = [await A2A(http, "a").send(str(number)) for number in range(7)]
     assert len(server.requests) == 5
-    assert why(tasks[-1]) == left_alone(30)
+    assert why(tasks[-1]) == not_asked(30)
 
 
 @pytest.mark.fault("B5", "B6")
@@ -205,13 +212,13 @@ async def test_agents_of_one_address_and_account_know_of_each_other(start_local:
     assert {name: why(task) for name, task in tasks.items()} == {
         "chat": failed(ErrorClass.UNREACHABLE),
         "responses": left_alone(30),
-        "conversations": left_alone(30),
+        "conversations": not_asked(30),
         "other": failed(ErrorClass.UNREACHABLE),
     }
 
 
 @pytest.mark.fault("B1")
-@pytest.mark.parametrize(("key", "told"), [("key", left_alone(30)), ("another", failed(ErrorClass.UNREACHABLE))])
+@pytest.mark.parametrize(("key", "told"), [("key", not_asked(30)), ("another", failed(ErrorClass.UNREACHABLE))])
 async def test_a_reload_keeps_what_is_known_of_a_backend_but_not_of_another_account(
     start_local: StartLocal, tmp_path: Path, key: str, told: tuple[str, str]
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from gateway.a2a.model import Task, TaskState
 from gateway.core.agents import Agent
 from gateway.core.failures import TURN_TIMEOUT, safe_text
+from gateway.engine.runtime import LEFT_ALONE
 from gateway.foundation.retry import COOLDOWN
 from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta
 from gateway.ports.capabilities import Backend, Fate, Fetched
@@ -55,7 +56,13 @@ async def falls(core: Core) -> None:
 
 
 def left_alone(seconds: int) -> str:
+    """The reason of the turn after whose failure the backend is left alone."""
     return safe_text(ErrorClass.UNREACHABLE, CORRELATION_ID, seconds)
+
+
+def not_asked(seconds: int) -> str:
+    """The reason of a turn whose backend is left alone."""
+    return safe_text(ErrorClass.UNREACHABLE, CORRELATION_ID, seconds, hint=LEFT_ALONE)
 
 
 # --- while it is left alone
@@ -72,7 +79,7 @@ async def test_a_turn_fails_at_once_without_a_byte_to_the_backend_and_the_next_o
     await falls(core)
     core.time.monotonic += 7
     task = await core.send("2", context="c")
-    assert reason(task) == left_alone(23)
+    assert reason(task) == not_asked(23)
     assert task.status.message is not None
     assert task.status.message.metadata == {
         "correlationId": CORRELATION_ID,
@@ -114,7 +121,7 @@ async def test_a_try_that_was_waited_for_meanwhile_is_not_made(core: Core) -> No
     await falls(core)
     pause.go.set()
     await until(lambda: core.runner.run_of(task.id) is None)
-    assert reason(await core.get(task.id)) == left_alone(30)
+    assert reason(await core.get(task.id)) == not_asked(30)
     assert len(adapter.requests) == 1
 
 
@@ -149,7 +156,7 @@ async def test_other_backends_and_agents_without_one_are_asked_as_ever(core: Cor
 async def test_an_agent_that_is_configured_anew_finds_its_backend_as_it_was(core: Core) -> None:
     await falls(core)
     agent(core, ScriptedAdapter(G))
-    assert reason(await core.send("1")) == left_alone(30)
+    assert reason(await core.send("1")) == not_asked(30)
 
 
 async def test_an_answer_under_way_when_it_fell_shows_that_it_is_there(core: Core) -> None:
@@ -180,7 +187,7 @@ async def test_a_turn_with_a_tool_behind_it_ends_as_a_failed_call_does_and_its_o
     await falls(core)
     pause.go.set()
     await until(lambda: core.runner.run_of(task.id) is None)
-    assert reason(await core.get(task.id)) == left_alone(30)
+    assert reason(await core.get(task.id)) == not_asked(30)
     core.time.monotonic += COOLDOWN
     assert answer(await core.send("2", context="c")) == "A2"
     assert tools.ran == ["add"]
@@ -199,7 +206,7 @@ async def test_what_was_approved_is_done_once_and_told_with_the_next_message(cor
     waiting = await core.send("1", context="c")
     await falls(core)
     task = await reply(core, waiting.id, yes(one(waiting)))
-    assert reason(task) == left_alone(30)
+    assert reason(task) == not_asked(30)
     core.time.monotonic += COOLDOWN
     assert answer(await core.send("2", context="c")) == "A2"
     assert tools.ran == ["pay"]
@@ -218,7 +225,7 @@ async def test_one_turn_tries_for_all_others_and_its_answer_lets_them_through(co
     core.time.monotonic += COOLDOWN
     trial = await core.send("1", context="a", at_once=True)
     await soon(pause.reached.wait())
-    assert reason(await core.send("2", context="b")) == left_alone(1)
+    assert reason(await core.send("2", context="b")) == not_asked(1)
     assert len(adapter.requests) == 1
     pause.go.set()
     await until(lambda: core.runner.run_of(trial.id) is None)
@@ -243,7 +250,7 @@ async def test_a_trial_that_fails_is_not_tried_again_and_the_others_wait_as_long
     await falls(core)
     core.time.monotonic += COOLDOWN
     assert reason(await core.send("1")) == left_alone(30)
-    assert reason(await core.send("2")) == left_alone(30)
+    assert reason(await core.send("2")) == not_asked(30)
     assert (len(adapter.requests), core.waits) == (1, [])
     core.time.monotonic += COOLDOWN
     assert answer(await core.send("3")) == "A3"
@@ -289,7 +296,7 @@ async def test_a_call_whose_end_nobody_heard_is_looked_up_when_the_backend_is_as
     agent(core, adapter)
     await core.send("1", context="c")
     await falls(core)
-    assert reason(await core.send("2", context="c")) == left_alone(30)
+    assert reason(await core.send("2", context="c")) == not_asked(30)
     assert adapter.fetched == []
     core.time.monotonic += COOLDOWN
     assert answer(await core.send("3", context="c")) == "A3"
@@ -357,7 +364,7 @@ async def test_a_process_that_takes_over_asks_for_itself_whether_the_backend_is_
     assert adapter.resumed == ["r1", "r1"]
 
 
-async def test_who_cancels_an_answer_that_goes_on_is_heard_also_by_a_backend_that_is_left_alone(core: Core) -> None:
+async def test_who_cancels_an_answer_that_goes_on_is_heard_also_by_a_backend_that_is_not_asked(core: Core) -> None:
     pause = Pause()
     adapter = ResumingAdapter([*BEGUN, pause])
     agent(core, adapter)

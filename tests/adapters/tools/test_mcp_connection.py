@@ -30,6 +30,7 @@ class Old:
         self.calls: list[dict[str, Any]] = []
         self.lists = 0
         self.pages: list[list[str]] = [["a"]]
+        self.unreadable: list[Any] = []
         self.output_schema: dict[str, Any] | None = None
         self.structured: Any = None
         self._numbers = count(1)
@@ -68,7 +69,7 @@ class Old:
             self.lists += 1
             page = int(asked.get("params", {}).get("cursor", "0"))
             more = {} if self.output_schema is None else {"outputSchema": self.output_schema}
-            tools = [{"name": name, "inputSchema": SCHEMA, **more} for name in self.pages[page]]
+            tools = [{"name": name, "inputSchema": SCHEMA, **more} for name in self.pages[page]] + self.unreadable
             return {"result": {"tools": tools} | ({"nextCursor": str(page + 1)} if page + 1 < len(self.pages) else {})}
         self.calls.append(asked["params"])
         if asked["params"]["name"] == "broken":
@@ -161,6 +162,27 @@ async def test_a_list_is_read_page_by_page_and_once(old: Old, source: McpServer)
     assert [tool.name for tool in await source.tools()] == ["a", "b", "c"]
     await source.tools()
     assert old.lists == 2
+
+
+@pytest.mark.parametrize(
+    ("tool", "name", "reason"),
+    [
+        ({"name": "b"}, "b", "inputSchema: Field required"),
+        ({"name": "b", "inputSchema": []}, "b", "inputSchema: Input should be a valid dictionary"),
+        ({"name": "b", "inputSchema": SCHEMA, "description": 5}, "b", "description: Input should be a valid string"),
+        ({"inputSchema": SCHEMA}, None, "name: Field required"),
+        ("b", None, "Input should be a valid dictionary"),
+    ],
+)
+async def test_a_tool_that_cannot_be_read_is_left_out_and_the_others_stay(
+    old: Old, source: McpServer, tool: Any, name: str | None, reason: str
+) -> None:
+    old.unreadable = [tool]
+    with capture_logs() as logs:
+        assert [each.name for each in await source.tools()] == ["a"]
+    (said,) = [line for line in logs if line["event"] == "tool.left-out"]
+    assert said["tool"] == name
+    assert reason in said["reason"]
 
 
 async def test_the_error_of_refused_credentials_does_not_hold_them(old: Old) -> None:

@@ -80,6 +80,15 @@ async def test_the_heading_of_a_lost_conversation_says_that_it_is_lost(forgetful
     assert states_in_headings(visitor.html) == ["lost", "lost"]
 
 
+async def test_a_lost_conversation_says_what_the_agent_is_set_to_and_what_to_do(
+    start_local: StartLocal, forgetful: Forgetful, visitor: Visitor
+) -> None:
+    assert "messages fail until it is set to rebuild" in await visitor.open(forgetful.context)
+    gateway = await start_local(forgetful.agent(", on_lost_handle: rebuild"), pace=AT_ONCE)
+    async with visiting(gateway) as other:
+        assert "the next message tells it the conversation again" in await other.open(forgetful.context)
+
+
 async def test_a_handle_is_lost_once_however_many_messages_fail_for_it(forgetful: Forgetful, visitor: Visitor) -> None:
     async with a2a_http(forgetful.gateway.url) as http:
         await A2A(http, "desk").send("three", "c-1")

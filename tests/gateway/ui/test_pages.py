@@ -126,7 +126,7 @@ async def test_a_turn_that_failed_is_told_with_its_reason(visitor: Visitor, gate
         broken = A2A(http, "broken")
         [*_, task] = [await broken.send("hi", "c-1") for _ in range(3)]
     page = await visitor.open("/ui/")
-    assert "broken: the latest 3 turns of a conversation have failed." in page
+    assert "broken: 3 turns of a conversation have failed in a row within the last hour." in page
     assert "3 turns failed in the last hour ( broken )." in page
     assert "/ui/agents/broken#failures" in visitor.html
     page = await visitor.open("/ui/agents/broken")

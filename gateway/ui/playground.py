@@ -24,6 +24,7 @@ async def show(visit: Visit) -> Outcome:
         "public": f"{visit.parts.public_url}/a2a/{agent.name}",
         "extension": URI,
         "asking": Phase.AWAITING_APPROVAL,
+        "standing": agent.policies.standing_approvals == "allow",
         "version": v1_0.VERSION,
         "unseen": UNSEEN_IN_SCRIPTS,
         "named": SHOWN,

@@ -159,13 +159,17 @@ function approval(tool) {
   reason.setAttribute("aria-label", `Reason to refuse ${visible(tool.name)}`);
   const yes = element("button", "Allow", { type: "button", className: "main" });
   const no = element("button", "Refuse", { type: "button" });
+  // A tool of the backend's own has no name of the gateway's, and is asked about every time.
+  const title = "Later calls of this tool in this context run unasked, whatever their arguments.";
+  const always = play.standing === "1" && tool.tool ? element("button", "Always allow", { type: "button", title }) : null;
   made.append(
     element("legend", `May ${visible(tool.tool ?? tool.name)} run?`),
-    element("pre", visible(JSON.stringify(tool.args, null, 2))), yes, " ", no, " ", reason,
+    element("pre", visible(JSON.stringify(tool.args, null, 2))), yes, " ", ...(always ? [always, " "] : []), no, " ", reason,
   );
   const decided = (then) => {
     const decide = (decision) => { made.disabled = true; then({ id: tool.id, ...decision }); };
     yes.onclick = () => decide({ approved: true });
+    if (always) always.onclick = () => decide({ approved: true, always: true });
     no.onclick = () => decide({ approved: false, ...(reason.value ? { reason: reason.value } : {}) });
   };
   return { id: tool.id, made, decided };

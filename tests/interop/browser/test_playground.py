@@ -53,6 +53,22 @@ async def test_a_call_waits_for_its_callers_decision(opened: Tab, button: str, o
     await expect(page.locator("#questions fieldset")).to_have_count(0)
 
 
+async def test_a_tool_can_be_allowed_for_good_where_the_agent_is_set_to_that(opened: Tab) -> None:
+    page = await opened.open("/ui/playground?agent=inn")
+    await say(page, "book the Ritz")
+    await page.click("#questions button:text-is('Always allow')")
+    await expect(page.locator("#status")).to_have_text("The task is completed.")
+    await say(page, "book the Ritz")
+    await expect(page.locator("#talk li.tool")).to_have_count(2)
+    await expect(page.locator("#status")).to_have_text("The task is completed.")
+
+
+async def test_nothing_is_allowed_for_good_where_the_agent_asks_every_time(opened: Tab) -> None:
+    page = await opened.open("/ui/playground?agent=hotel")
+    await say(page, "book the Ritz")
+    await expect(page.locator("#questions button")).to_have_text(["Allow", "Refuse"])
+
+
 async def test_a_question_is_there_again_after_a_reload(opened: Tab) -> None:
     page = await opened.open("/ui/playground?agent=hotel")
     await say(page, "book the Ritz")

@@ -85,6 +85,8 @@ async def world(folder: Path, settings: str = "") -> AsyncIterator[World]:
         agents = (
             f"hotel: {{type: openai-responses, model: m, base_url: '{backend}/v1', tools: [book, look, wait], default: true,"
             " approvals: [{tool: 'book.*'}]}\n"
+            f"inn: {{type: openai-responses, model: m, base_url: '{backend}/v1', tools: [book],"
+            " approvals: [{tool: 'book.*'}], standing_approvals: allow}\n"
             "echo: {type: python, ref: 'gateway.cli.demo.agent:reply'}\n"
             "file: {type: python, ref: 'tests.interop.browser.agents:files'}\n"
             "down: {type: openai-responses, model: m, base_url: 'http://127.0.0.1:9/v1'}"

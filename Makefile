@@ -43,10 +43,10 @@ FIND_PYTHON = for candidate in $(or $(PYTHON),python3.13 python3.12 python3.11 p
 	echo "no Python >= 3.11 among: $(or $(PYTHON),python3.13 python3.12 python3.11 python3); choose one with PYTHON=..." >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test test-postgres check lint coverage fmt packages pages pictures site dist fixture kits contract conformance bench bench-postgres soak
+.PHONY: help setup demo serve test test-postgres check lint coverage fmt packages pages pictures site dist fixture kits contract conformance bench bench-postgres bench-instructions soak
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-25s %s\n", $$1, $$2 }'
 
 setup: $(STAMP) ## leave an environment in .venv: the package, all extras, the tools
 	@echo "$(VENV) is ready: $$($(BIN)/python -V)"
@@ -147,6 +147,9 @@ bench-postgres: $(STAMP) ## the same on a PostgreSQL of its own (needs Debian's 
 	@cd bench && $(abspath $(BIN))/python bench.py run --targets gateway,gateway-pg,gateway-pg-workers,a2a-sdk-cluster \
 	  --scenarios send,send_64,stream,stream_paced,followed --rounds $(ROUNDS) --out results/postgres.json \
 	  && $(abspath $(BIN))/python compare.py results/postgres.json --base gateway --gate gates-postgres.json
+
+bench-instructions: $(STAMP) ## count the instructions of a turn, with gates that hold whatever else the machine does (needs valgrind and a C compiler)
+	@cd bench && $(abspath $(BIN))/python instructions.py $(CURDIR) --rounds 1 --gate gates-instructions.json
 
 soak: $(STAMP) ## look for growth under RATE=50 turns/s for MINUTES=30 (needs a C compiler)
 	@cd bench && $(abspath $(BIN))/python soak.py --minutes $(MINUTES) --rate $(RATE)

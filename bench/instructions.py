@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
 """Instructions of a gateway for each turn, counted by callgrind, of one checkout next to another. Needs valgrind.
 
-    instructions.py CHECKOUT [CHECKOUT ...] --agents bench,chat --requests 200 --rounds 4
+    instructions.py CHECKOUT [CHECKOUT ...] --agents bench,chat --requests 200 --rounds 4 [--gate instructions.json]
 
 A CHECKOUT has its own `.venv`. One caller at a time; each round has processes of its own. What else runs counts little: a round differs from the
-next by 1 to 4 %, since what threads do once a second counts for more turns where those are slow.
+next by 1 to 4 %, since what threads do once a second counts for more turns where those are slow. Of a turn's instructions those of the event loop
+cost most time: the writer's are often loops that a processor runs through fast.
+
+--gate checks a file of limits, {AGENT: {METHOD: {"all": N, "loop": N}}}, for the first CHECKOUT, prints each and exits 1 when one fails. They hold
+for x86-64, a Python built as the one that they were counted with, and SQLite of the same release: others compile to other instructions.
 """
 import argparse
+import json
 import os
 import pathlib
 import re
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -71,11 +77,31 @@ class Counted:
         self.load(agent, method, requests)
         self.control("-i", "off")
         self.control("-d")
-        total = 0
+        total, loop = 0, 0
         for dump in self.out.parent.glob("callgrind.*"):
-            total += sum(map(int, re.findall(r"^totals: (\d+)", dump.read_text(), re.MULTILINE)))
+            counted = sum(map(int, re.findall(r"^totals: (\d+)", dump.read_text(), re.MULTILINE)))
+            total += counted
+            loop += counted if dump.name.endswith("-01") else 0
             dump.unlink()
-        return total / requests
+        return {"all": total / requests, "loop": loop / requests}
+
+
+def medians(counts):
+    """Of each kind of count, over the rounds."""
+    return {kind: statistics.median(each[kind] for each in counts) for kind in counts[0]}
+
+
+def passes(gates, found, root):
+    """Prints every limit, and whether it holds."""
+    fine = True
+    for agent, methods in gates.items():
+        for method, limits in methods.items():
+            counted = medians(found[agent, method][root])
+            for kind, limit in limits.items():
+                holds = counted[kind] <= limit
+                fine = fine and holds
+                print(f"{'ok  ' if holds else 'FAIL'} {agent} {method}, {kind}: {counted[kind]:,.0f} of at most {limit:,.0f}")
+    return fine
 
 
 def main():
@@ -85,6 +111,7 @@ def main():
     p.add_argument("--agents", default="bench,chat", help="of this configuration, comma-separated")
     p.add_argument("--requests", type=int, default=200)
     p.add_argument("--rounds", type=int, default=4)
+    p.add_argument("--gate", type=pathlib.Path, help="a file of limits")
     o = p.parse_args()
     found = {}
     with Backend():
@@ -95,12 +122,17 @@ def main():
                         for method in METHODS:
                             counted = gateway.per_turn(agent, method, o.requests)
                             found.setdefault((agent, method), {}).setdefault(root, []).append(counted)
-                            print(f"{agent} {method} {root}: {counted:,.0f}", flush=True)
+                            print(f"{agent} {method} {root}: {counted['all']:,.0f}, of these {counted['loop']:,.0f} of the event loop", flush=True)
     for (agent, method), by_root in found.items():
-        first = statistics.median(by_root[o.roots[0]])
+        first = medians(by_root[o.roots[0]])
         for root, counts in by_root.items():
-            spread = (max(counts) - min(counts)) / min(counts)
-            print(f"{agent:8} {method:7} {root}: {statistics.median(counts):,.0f} ({statistics.median(counts) / first - 1:+.2%}, spread {spread:.2%})")
+            all_ = [each["all"] for each in counts]
+            spread = (max(all_) - min(all_)) / min(all_)
+            now = medians(counts)
+            ratios = ", ".join(f"{kind} {now[kind]:,.0f} ({now[kind] / first[kind] - 1:+.2%})" for kind in now)
+            print(f"{agent:8} {method:7} {root}: {ratios}, spread {spread:.2%}")
+    if o.gate and not passes(json.loads(o.gate.read_text()), found, o.roots[0]):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from gateway.foundation.addresses import is_loopback
+from gateway.foundation.causes import causes
 from gateway.foundation.clock import Clock
 from gateway.foundation.keep_alive import CLIENT_KEEP_ALIVE
 from gateway.foundation.retry import parse_retry_after
@@ -111,14 +112,12 @@ def _why(error: httpx2.RequestError) -> str:
             return f"what it answers is no HTTP{_hint(error)}"
         case httpx2.RemoteProtocolError() | httpx2.ReadError():
             return "it closed the connection before its answer was complete"
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in causes(error):
         match cause:
             case ConnectionRefusedError():
                 return "connection refused"
             case socket.gaierror():
                 return "there is no such host"
-        cause = cause.__cause__ or cause.__context__
     return str(error) or type(error).__name__
 
 

@@ -4,8 +4,10 @@
 
 import os
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+
+from gateway.foundation.causes import causes
 
 FILE_VARIABLE = "SSL_CERT_FILE"
 FOLDER_VARIABLE = "SSL_CERT_DIR"
@@ -86,7 +88,7 @@ def tls_problem(error: BaseException, setting: str | None = None) -> str | None:
     """What is wrong between a client and the TLS of a server, and what helps, where that has caused the error; None for
     any other error. `setting` is what names a file with further authorities, besides SSL_CERT_FILE."""
     place = FILE_VARIABLE if setting is None else f"{setting}, or in {FILE_VARIABLE}"
-    for cause in _causes(error):
+    for cause in causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError) and (reason := getattr(cause, "verify_message", None)):
             return _certificate_problem(getattr(cause, "verify_code", 0), reason.rstrip("."), place)
         # aiohttp's own error is of this class, too, and has the library's as its cause.
@@ -98,13 +100,6 @@ def tls_problem(error: BaseException, setting: str | None = None) -> str | None:
         if _ALERT in str(cause):
             return f"it answers in TLS; {ADDRESS_OF_TLS}"
     return None
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__ or cause.__context__
 
 
 def _certificate_problem(code: int, reason: str, place: str) -> str:

@@ -12,6 +12,7 @@ from gateway.config.loader import load
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid
 from gateway.core.failures import OWNER_CONFLICT, safe_text
+from gateway.engine.runtime import LEFT_ALONE
 from gateway.foundation.retry import COOLDOWN
 from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
 from gateway.ports.capabilities import Backend
@@ -393,7 +394,8 @@ async def test_41_a_rebuild_for_which_the_backend_is_left_alone_is_tried_again_w
     for text in "xy":
         await core.send(text, context="another")
     core.agent(adapter, backend=backend, on_lost_handle="rebuild")
-    assert reason(await core.send("3", context="c")) == safe_text(ErrorClass.UNREACHABLE, CORRELATION_ID, 30)
+    told = safe_text(ErrorClass.UNREACHABLE, CORRELATION_ID, 30, hint=LEFT_ALONE)
+    assert reason(await core.send("3", context="c")) == told
     assert len(adapter.requests) == 7
     core.time.monotonic += COOLDOWN
     await core.send("4", context="c")

@@ -1,6 +1,7 @@
 """Connections, and untrusted JSON."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -90,6 +91,15 @@ async def test_no_proxy_is_used_for_this_machine(host: str, monkeypatch: pytest.
     async with open_http("http://agent.example") as http:
         with pytest.raises(Unreachable, match="there is no such host"), http_errors("http://agent.example"):
             await http.get("http://agent.example")
+
+
+async def test_a_host_of_which_no_address_lets_connect_is_said_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = refusing_port()
+    known = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{last}", port)) for last in (1, 2)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_more: known)
+    async with open_http("http://two.example") as http:
+        with pytest.raises(Unreachable, match="connection refused"), http_errors("http://two.example"):
+            await http.get(f"http://two.example:{port}")
 
 
 def test_untrusted_json_is_read_safely() -> None:

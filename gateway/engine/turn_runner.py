@@ -64,7 +64,7 @@ class TurnRunner:
                 await self._fail(error.failure, error.detail)
             elif self._has_rested():
                 await self._context.reread_thread()
-                await self._fail(TOOL_OUTCOME_UNKNOWN, f"a tool was to run again, and {error.failure}: {error.detail}")
+                await self._fail(*self._why_it_rested(error))
             else:
                 # What was decided stays decided, and is taken up again later. Source: docs/state-model.md, scenario 116.
                 log.warning("turn.not-resumed", task=run.live.id, failure=error.failure, detail=error.detail)
@@ -148,10 +148,16 @@ class TurnRunner:
             raise TurnFailed(OWNER_CONFLICT, f"the thread began with ({began}), the agent is now set to ({now})")
 
     def _has_rested(self) -> bool:
-        """A tool was to run again, and its source has been away for as long as a turn may take."""
+        """The turn waits for no caller, and a source of its tools has been away for as long as a turn may take."""
         run = self._run
         rested = self._context.clock.now() - milliseconds(run.live.status.timestamp or timestamp(0))
-        return any(call.rerun for call in run.open_calls) and rested >= run.agent.policies.turn_timeout * 1000
+        return run.live.status.state not in INTERRUPTED and rested >= run.agent.policies.turn_timeout * 1000
+
+    def _why_it_rested(self, error: TurnFailed) -> tuple[str, str]:
+        """The failure of the turn and its detail. What was only approved has not run."""
+        if any(call.rerun for call in self._run.open_calls):
+            return TOOL_OUTCOME_UNKNOWN, f"a tool was to run again, and {error.failure}: {error.detail}"
+        return error.failure, error.detail
 
     # --- a turn that ends early
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gateway.a2a.errors import Busy, UnsupportedOperation, echo, invalid
-from gateway.a2a.model import TERMINAL, TaskState
+from gateway.a2a.model import INTERRUPTED, TERMINAL, TaskState
 from gateway.core.task_record import TurnOutput
 from gateway.engine.fanout import Fanout
 from gateway.engine.journal import Journal
@@ -152,11 +152,17 @@ class MessageIntake(msgspec.Struct, frozen=True):
 
     async def _make_room(self, call: OperationCall, task_id: str) -> None:
         """Source: docs/state-model.md, scenario 118b. Raises: UnsupportedOperation where the waiting task is not to be
-        cancelled."""
+        cancelled, Busy where it waits for no caller any more."""
         record = await self.ledger.task(call.caller, call.agent.name, task_id)
         if record is None or record.state in TERMINAL:
             return
         policies = call.agent.policies
+        if policies.new_task_while_waiting == "reject" and record.state not in INTERRUPTED:
+            raise Busy(
+                f"Task {echo(task_id)} of this context has its answer and goes on once its tools can be reached; cancel it, or "
+                "try again later.",
+                retry_after=15,
+            )
         if policies.new_task_while_waiting == "reject":
             raise UnsupportedOperation(
                 f"Task {echo(task_id)} of this context waits for an answer: send it with its taskId, or cancel that task.",

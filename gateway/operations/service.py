@@ -102,6 +102,9 @@ class Operations:
             if run.live.status.state in TERMINAL | INTERRUPTED:
                 return model.SendMessageResponse(task=_snapshot(call, run, history))
         try:
+            if run is not None and waits and run.open_calls:
+                # It goes on later, once its tools can be reached, here or in another process.
+                await self._wait_remote(call, task_id, for_end=True)
             return model.SendMessageResponse(task=await self._reader.task(call, task_id, history))
         except LedgerUnavailable as error:
             if isinstance(accepted, Replay):
@@ -162,7 +165,7 @@ class Operations:
 
     async def send_streaming_message(self, call: OperationCall, request: model.SendMessageRequest) -> EventStream:
         self._fanout.check_room()
-        streams: list[TaskStream] = []
+        streams: list[EventStream] = []
         try:
             accepted = await self._accept(call, request, lambda run: streams.append(self._stream_from_start(call, run)))
             if isinstance(accepted, Replay):
@@ -178,10 +181,16 @@ class Operations:
             return message_stream(reply)
         return stream
 
-    def _stream_from_start(self, call: OperationCall, run: TurnRun) -> TaskStream:
+    def _stream_from_start(self, call: OperationCall, run: TurnRun) -> EventStream:
         """The Task as it was accepted, then every event of its turn."""
         number = run.live.journal.number
         subscription = self._fanout.open(run.live.id).subscribe()
+        if run.open_calls:
+            # A turn that has waited may have to wait once more, for its tools, and goes on wherever they can be reached.
+            ready, tail = [task_frame(_snapshot(call, run), number)], self._runner.log_tail
+            return LogTailStream(
+                run.live.id, ready, number, subscription, self._ledger, tail, with_turn=True, may_end_at=number + 1
+            )
         run.done.add_done_callback(lambda _: subscription.end())
         return TaskStream([task_frame(_snapshot(call, run), number)], number, subscription)
 
@@ -219,12 +228,14 @@ class Operations:
         """The task of a turn of another process, when the turn has ended, without `for_end` already when its caller may know
         of the task; or when this process stops to wait. None when it is gone. Raises: Unanswered at a drain before the end of
         the turn, `for_end`."""
+        # Before the state is read: behind this event one must follow, and an earlier question is none of this turn's ends.
+        latest = await self._ledger.latest_events((task_id,))
         record = await self._ledger.task(call.caller, call.agent.name, task_id)
         if record is None or record.state in TERMINAL | INTERRUPTED or (record.visible and not for_end):
             return record
         subscription = self._fanout.open(record.id).subscribe()
         stream = LogTailStream(
-            record.id, [], record.last_event, subscription, self._ledger, self._runner.log_tail, with_turn=True
+            record.id, [], latest.get(task_id, 0), subscription, self._ledger, self._runner.log_tail, with_turn=True
         )
         try:
             with self._drain.on_set(subscription.end):

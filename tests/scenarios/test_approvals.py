@@ -460,7 +460,8 @@ async def test_116_a_decision_stays_valid_when_the_tools_cannot_be_reached(core:
     _, tools = setup(core, G, asks("r1", PAY), says("done", "r2"))
     task = await start(core)
     tools.unreachable = "no route"
-    await reply(core, task.id, yes(one(task)))
+    await reply(core, task.id, yes(one(task)), at_once=True)
+    await soon(core.runner.idle())
     assert outcomes(core) == [("pay", "approved")]
     assert query(core.path, "SELECT status FROM turn") == [("waiting",)]
     tools.unreachable = None

@@ -1,21 +1,24 @@
-"""An idempotent tool that has to run again while its source stays down: it is tried less and less often, for no longer than a
-turn may take; then its outcome is unknown. Source: docs/state-model.md, scenario 50."""
+"""A tool that has to run, or to run again, while its source stays down: it is tried less and less often, for no longer than a
+turn may take; then the outcome of one that ran is unknown. Source: docs/state-model.md, scenarios 50 and 116."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
+from gateway.a2a.errors import Busy
 from gateway.a2a.model import TaskState
-from gateway.core.failures import TOOL_OUTCOME_UNKNOWN
+from gateway.core.failures import TOOL_OUTCOME_UNKNOWN, TOOLS_UNAVAILABLE
 from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.ports.conversation import Ownership
 from gateway.ports.tools import ToolError
 from tests.invariants import violations
-from tests.scenarios.test_approvals import asked, expiry, reply, yes
+from tests.scenarios.test_approvals import asked, expiry, reply, request, yes
 from tests.scenarios.test_tool_loop import ALL, UNKNOWN, adapter_of, asks
 from tests.scenarios.test_tools_run_again import ONE, TWO, Box, dies_while_running, successor
-from tests.support.core import Core, answer, error_class, query, soon
+from tests.support.core import Core, answer, error_class, frames, query, soon, states, until
 from tests.support.polling import interval
 from tests.support.scripted import G, Pause, says
 
@@ -120,23 +123,90 @@ async def test_50_a_source_that_stays_down_is_asked_less_and_less_often(tmp_path
         assert asked_at == [0, 15, 45, 105, 225, 465, 765]
 
 
-async def test_116_a_yes_that_cannot_be_used_yet_stays_one_however_long_it_takes(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    rules = (ApprovalRule("box.one"),)
-    box = Down({"one": "O"})
+GATED: dict[str, Any] = {"approvals": (ApprovalRule("box.one"),)}
+
+
+async def approved(core: Core, box: Down) -> str:
+    """The task of a turn whose caller has said yes to a tool whose source has gone meanwhile."""
     box.unreachable = None
-    async with successor(path, adapter_of(G, asks("r1", ONE), says("A")), box, approvals=rules) as core:
+    task = await reply(core, None, "1", context_id="c")
+    box.unreachable = "no route"
+    await reply(core, task.id, yes(asked(task)[0]["id"]), at_once=True)
+    await core.runner.idle()
+    return task.id
+
+
+async def test_116_a_yes_that_cannot_be_used_yet_stays_one_until_the_source_is_back(tmp_path: Path) -> None:
+    path, box = tmp_path / "ledger.db", Down({"one": "O"})
+    async with successor(path, adapter_of(G, asks("r1", ONE), says("A")), box, **GATED) as core:
+        task = await approved(core, box)
+        core.time.now += MINUTES_15 - 1
+        await tried(core)
+        assert (await core.get(task)).status.state is TaskState.WORKING
+        box.unreachable = None
+        core.time.now += MINUTES_15
+        await tried(core)
+        assert (answer(await core.get(task)), box.ran) == ("A", ["one"])
+    assert violations(path) == []
+
+
+@ALL
+async def test_116_a_turn_whose_tools_stay_away_for_as_long_as_it_may_take_fails_and_runs_nothing(
+    tmp_path: Path, ownership: Ownership
+) -> None:
+    path, box = tmp_path / "ledger.db", Down({"one": "O"})
+    adapter = adapter_of(ownership, asks("r1", ONE), says("A2", "r2"))
+    async with successor(path, adapter, box, **GATED) as core:
+        task = await approved(core, box)
+        core.time.now += MINUTES_15
+        await tried(core)
+        failed = await core.get(task)
+        assert (failed.status.state, error_class(failed)) == (TaskState.FAILED, TOOLS_UNAVAILABLE)
+        box.unreachable = None
+        assert answer(await core.send("2", context="c")) == "A2"
+    assert (box.ran, query(path, "SELECT status FROM tool_call")) == ([], [("cancelled",)])
+    assert violations(path) == []
+
+
+async def test_116_a_message_beside_a_turn_that_waits_for_its_tools_hears_that_it_is_too_early(tmp_path: Path) -> None:
+    path, box = tmp_path / "ledger.db", Down({"one": "O"})
+    async with successor(path, adapter_of(G, asks("r1", ONE)), box, **GATED) as core:
+        task = await approved(core, box)
+        with pytest.raises(Busy, match=f"{task}.* has its answer and goes on once its tools can be reached"):
+            await core.send("2", context="c")
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_116_the_stream_of_an_answer_goes_on_until_its_turn_has_ended(tmp_path: Path, comes_back: bool) -> None:
+    path, box = tmp_path / "ledger.db", Down({"one": "O"})
+    async with successor(path, adapter_of(G, asks("r1", ONE), says("A")), box, **GATED) as core:
+        box.unreachable = None
         task = await reply(core, None, "1", context_id="c")
         box.unreachable = "no route"
-        await reply(core, task.id, yes(asked(task)[0]["id"]), at_once=True)
+        answered = request(task.id, yes(asked(task)[0]["id"]))
+        stream = await core.operations.send_streaming_message(core.call(), answered)
         await core.runner.idle()
-        core.time.now += MINUTES_15 * 4
+        box.unreachable = None if comes_back else "no route"
+        core.time.now += MINUTES_15
         await tried(core)
-        assert (await core.get(task.id)).status.state is TaskState.WORKING
+        [*_, last] = states(await soon(frames(stream)))
+        assert last == ("COMPLETED" if comes_back else "FAILED")
+
+
+async def test_116_who_waits_for_the_end_gets_it(tmp_path: Path) -> None:
+    path, box = tmp_path / "ledger.db", Down({"one": "O"})
+    async with successor(path, adapter_of(G, asks("r1", ONE), says("A")), box, **GATED) as core:
         box.unreachable = None
-        await tried(core)
-        assert (answer(await core.get(task.id)), box.ran) == ("A", ["one"])
-    assert violations(path) == []
+        task = await reply(core, None, "1", context_id="c")
+        box.unreachable = "no route"
+        async with asyncio.TaskGroup() as group:
+            answering = group.create_task(reply(core, task.id, yes(asked(task)[0]["id"])))
+            await soon(due(core))
+            await core.runner.idle()
+            box.unreachable = None
+            core.time.now += MINUTES_15
+            await tried(core)
+        assert answer(answering.result()) == "A"
 
 
 async def test_50_meanwhile_its_caller_can_cancel_it(tmp_path: Path) -> None:
@@ -146,3 +216,18 @@ async def test_50_meanwhile_its_caller_can_cancel_it(tmp_path: Path) -> None:
         await tried(core)
         assert (await core.cancel(task)).status.state is TaskState.CANCELED
     assert violations(path) == []
+
+
+async def test_113_who_repeats_an_answer_at_another_process_gets_the_end_of_its_turn(tmp_path: Path) -> None:
+    path, pause = tmp_path / "ledger.db", Pause()
+    box = Box({"one": pause})
+    async with successor(path, adapter_of(G, asks("r1", ONE), says("A")), box, **GATED) as core:
+        task = await reply(core, None, "1", context_id="c")
+        decision = yes(asked(task)[0]["id"])
+        await reply(core, task.id, decision, at_once=True)
+        await soon(pause.reached.wait())
+        async with successor(path, adapter_of(G), box, 3, **GATED) as other, asyncio.TaskGroup() as group:
+            repeated = group.create_task(reply(other, task.id, decision))
+            await until(lambda: repeated.done() or other.fanout.streams == 1)
+            pause.go.set()
+        assert answer(repeated.result()) == "A"

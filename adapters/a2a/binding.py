@@ -10,6 +10,7 @@ from adapters.a2a.failures import A2AFailures
 from adapters.http.client import EventStream, HttpClient
 from adapters.http.half_characters import with_whole_characters
 from adapters.http.sse import EVENT_LIMIT
+from adapters.http.streams import media_type
 from gateway.a2a import model
 from gateway.a2a.model import StreamResponse, Task, Wire
 from gateway.a2a.wire.answers import Unreadable
@@ -27,6 +28,9 @@ OPERATIONS: Mapping[type[Wire], str] = {
     model.CancelTaskRequest: "CancelTask",
     model.ListTasksRequest: "ListTasks",
 }
+
+DOCUMENTS = frozenset({"application/json", "application/a2a+json"})
+"""The media types of an answer that is whole, where a stream was asked for."""
 
 
 class Binding(Protocol):
@@ -62,9 +66,20 @@ class HttpBinding:
     async def aclose(self) -> None:
         return
 
+    def _stream(self, request: Streaming, url: str, body: bytes | None, handle: str | None) -> Events:
+        """A message may be answered by a whole document, too. A subscription that is one does not work: what follows is not
+        in it."""
+        documents = DOCUMENTS if isinstance(request, model.SendMessageRequest) else ()
+        stream = self._http.stream(url, body, handle=handle, headers=self._headers, documents=documents)
+        return self._events(stream, handle)
+
     async def _events(self, stream: EventStream, handle: str | None) -> Events:
         async with stream:
+            is_whole = media_type(stream.headers) in DOCUMENTS
             async for batch in stream:
+                if is_whole:
+                    yield [self._whole(stream, data, handle) for data in batch]
+                    continue
                 found: list[StreamResponse] = []
                 try:
                     found.extend(event for data in batch if (event := self._event(data, handle)) is not None)
@@ -79,6 +94,17 @@ class HttpBinding:
     def _event(self, data: bytes, handle: str | None) -> StreamResponse | None:
         """None for an event of a kind that no version of A2A has. Raises: AdapterError."""
         raise NotImplementedError
+
+    def _answer(self, body: bytes) -> StreamResponse | None:
+        """The answer to a message as a whole document; None for any other document."""
+        raise NotImplementedError
+
+    def _whole(self, stream: EventStream, body: bytes, handle: str | None) -> StreamResponse:
+        """The document that has come in the place of a stream, as its only event. Raises: AdapterError."""
+        found = self._answer(body)
+        if found is None:
+            raise self._failures.from_response(stream.status, stream.headers, body, handle=handle)
+        return found
 
     async def _document(self, method: str, url: str, body: bytes | None, handle: str | None) -> bytes:
         headers = {**self._headers, "Accept": "application/json"}

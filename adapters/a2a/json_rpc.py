@@ -24,8 +24,7 @@ class JsonRpc(HttpBinding):
         self._below_v1 = endpoint.version != "1.0"
 
     def stream(self, request: Streaming, *, handle: str | None = None) -> Events:
-        body = self._body(OPERATIONS[type(request)], request)
-        return self._events(self._http.stream(self._url, body, handle=handle, headers=self._headers), handle)
+        return self._stream(request, self._url, self._body(OPERATIONS[type(request)], request), handle)
 
     async def send(self, request: model.SendMessageRequest, *, handle: str | None = None) -> StreamResponse:
         return self._read(answers.response, await self._result("SendMessage", request, handle))
@@ -63,6 +62,13 @@ class JsonRpc(HttpBinding):
         if isinstance(found, RpcError):
             raise self._failures.from_rpc(found.code, found.message, found.data, handle=handle)
         return found
+
+    def _answer(self, body: bytes) -> StreamResponse | None:
+        try:
+            found = answers.rpc_event(body)
+        except Unreadable:
+            return None
+        return None if isinstance(found, RpcError) else found
 
     def _unreadable(self, error: Unreadable) -> AdapterError:
         return self._failures.error(ErrorClass.CONTRACT_BROKEN, str(error))

@@ -22,7 +22,7 @@ class Rest(HttpBinding):
             url, body = self._address(request.tenant, "message:stream"), _body(request)
         else:
             url, body = self._address(request.tenant, f"tasks/{self._segment(request.id)}:subscribe"), None
-        return self._events(self._http.stream(url, body, handle=handle, headers=self._headers), handle)
+        return self._stream(request, url, body, handle)
 
     async def send(self, request: model.SendMessageRequest, *, handle: str | None = None) -> StreamResponse:
         url = self._address(request.tenant, "message:send")
@@ -57,6 +57,12 @@ class Rest(HttpBinding):
             if isinstance(error, UnknownKind):
                 return None
             raise self._failures.error(ErrorClass.CONTRACT_BROKEN, str(error)) from error
+
+    def _answer(self, body: bytes) -> StreamResponse | None:
+        try:
+            return answers.response(body)
+        except Unreadable:
+            return None
 
 
 def _body(request: model.SendMessageRequest) -> bytes:

@@ -5,7 +5,7 @@ a family go to the configured host only.
 """
 
 import io
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from functools import partial
 from typing import TypeAlias
 
@@ -24,8 +24,9 @@ from adapters.http.named_events import NamedEventReader, ServerEvent
 from adapters.http.settings import Timeouts
 from adapters.http.signing import Credential, Signing
 from adapters.http.sse import EVENT_LIMIT, EventReader
-from adapters.http.streams import AnswerStream, Piece, Reader
+from adapters.http.streams import AnswerStream, Piece, Reader, media_type
 from adapters.http.websocket import HandshakeRefused, WebSocket, refuse_answers
+from adapters.http.whole_answer import DocumentReader
 from gateway.a2a.model import Json
 from gateway.foundation import trace
 from gateway.foundation.route import DIRECT, Route
@@ -118,13 +119,16 @@ class HttpClient:
         *,
         handle: str | None = None,
         headers: Mapping[str, str] | None = None,
+        documents: Collection[str] = (),
     ) -> AnswerStream[bytes]:
-        """The event stream that answers a POST of `body`, or a GET: the `data` of its events.
+        """The event stream that answers a POST of `body`, or a GET: the `data` of its events. A JSON document that comes in
+        its place counts as its only event, if it has one of the media types `documents`.
 
         The stream raises: AdapterError, when it is entered and when it is read.
         """
-        request = partial(self._open, url, body, handle, headers, _EVENTS)
-        return AnswerStream(request, EventReader(), self._failures, self._between_bytes)
+        request = partial(self._open, url, body, handle, headers, _EVENTS, documents=documents)
+        others = dict.fromkeys(documents, DocumentReader)
+        return AnswerStream(request, EventReader(), self._failures, self._between_bytes, others)
 
     def events(
         self,
@@ -297,22 +301,31 @@ class HttpClient:
             raise self._failures.error(ErrorClass.INTERRUPTED, f"the answer was cut: {error}") from error
 
     async def _open(
-        self, url: str, body: bytes | None, handle: str | None, headers: Mapping[str, str] | None, content_type: str
+        self,
+        url: str,
+        body: bytes | None,
+        handle: str | None,
+        headers: Mapping[str, str] | None,
+        content_type: str,
+        *,
+        documents: Collection[str] = (),
     ) -> aiohttp.ClientResponse:
-        """Raises: AdapterError unless an answer of this media type begins."""
+        """Raises: AdapterError unless an answer of this media type begins, or one of those of `documents`."""
         response = await self._send("GET" if body is None else "POST", url, body, {}, headers)
         try:
-            await self._check(response, handle, content_type)
+            await self._check(response, handle, content_type, documents)
         except BaseException:
             response.close()
             raise
         return response
 
-    async def _check(self, response: aiohttp.ClientResponse, handle: str | None, expected: str) -> None:
+    async def _check(
+        self, response: aiohttp.ClientResponse, handle: str | None, expected: str, documents: Collection[str]
+    ) -> None:
         headers = response.headers
-        content_type = headers.get("Content-Type", expected).partition(";")[0].strip().lower()
+        content_type = media_type(headers, expected)
         encoding = headers.get("Content-Encoding", _UNENCODED)
-        if not 200 <= response.status < 300 or content_type != expected:
+        if not 200 <= response.status < 300 or (content_type != expected and content_type not in documents):
             body = b"" if encoding != _UNENCODED else await beginning(response.content, ERROR_LIMIT)
             what = "an event stream" if expected == _EVENTS else repr(expected)
             raise self._failures.from_response(response.status, headers, body, handle=handle, instead_of=what)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import aiohttp
 
@@ -17,6 +17,11 @@ from gateway.ports.adapter import ErrorClass
 _DRAIN_SECONDS = 0.2
 
 Piece = TypeVar("Piece")
+
+
+def media_type(headers: Mapping[str, str], default: str = "") -> str:
+    """The media type of an answer, in lower case and without parameters."""
+    return headers.get("Content-Type", default).partition(";")[0].strip().lower()
 
 
 class UnreadableStream(Exception):
@@ -33,6 +38,9 @@ class Reader(Protocol[Piece]):
         """The last piece of a stream that has ended, if it lacks its end only. Raises: UnreadableStream for one that is cut."""
 
 
+_NO_OTHERS: Mapping[str, Callable[[], Reader[Any]]] = {}
+
+
 class AnswerStream(Generic[Piece]):
     """The answer to one request, which `async with` sends and ends. Iterating gives, for each network read that completes any
     piece, these pieces.
@@ -46,15 +54,22 @@ class AnswerStream(Generic[Piece]):
         reader: Reader[Piece],
         failures: Failures,
         between_bytes: float,
+        others: Mapping[str, Callable[[], Reader[Piece]]] = _NO_OTHERS,
     ) -> None:
-        """`request` gives the response whose body `reader` reads. `between_bytes` is the longest wait for the next byte, in
-        seconds."""
+        """`request` gives the response whose body `reader` reads, or for a media type of `others` one that is made for it.
+        `between_bytes` is the longest wait for the next byte, in seconds."""
         self.answered = False
         self._request = request
         self._failures = failures
         self._between_bytes = between_bytes
         self._reader = reader
+        self._others = others
         self._ended = False
+
+    @property
+    def status(self) -> int:
+        """The status of the response. Known once the stream is entered."""
+        return self._response.status
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -64,6 +79,8 @@ class AnswerStream(Generic[Piece]):
     async def __aenter__(self) -> Self:
         self._response = await self._request()
         self._content = content = self._response.content
+        if self._others and (other := self._others.get(media_type(self._response.headers))) is not None:
+            self._reader = other()
         # The watchdog refers to the body and not to this stream, because a cycle of objects would wait for the garbage
         # collector.
         stalled = aiohttp.SocketTimeoutError("nothing was heard for too long")

@@ -116,7 +116,8 @@ async def _silence() -> AsyncGenerator[Frame]:
 
 class A2AAgent(Emulator):
     """`sent` are the parameters of the messages in the words of 1.0, `cards` how often the card was read, `left` is set when a
-    listener has gone. `subscribes` says that tasks can be listened to again, `rpc` is the path of JSON-RPC on its card.
+    listener has gone. `subscribes` says that tasks can be listened to again, `rpc` is the path of JSON-RPC on its card. With
+    `documents` the answer to a message is no stream but the whole task, as soon as it has nothing more to say.
     `faults` are answers to the next requests of an operation in the place of its own, None for its own; the answers to the next
     `unheard` messages are cut before their first byte, and if `silent`, they are streams without an event."""
 
@@ -131,6 +132,7 @@ class A2AAgent(Emulator):
         self.cards = 0
         self.left = asyncio.Event()
         self.subscribes = True
+        self.documents = False
         self.rpc = "rpc"
         self.faults: dict[str, list[Response | None]] = defaultdict(list)
         self.unheard = 0
@@ -230,7 +232,8 @@ class A2AAgent(Emulator):
         if faults and (fault := faults.pop(0)) is not None:
             return fault
         if operation in {"SendMessage", "SendStreamingMessage"}:
-            return await self._message(params, event, wrapped, stream=operation == "SendStreamingMessage")
+            stream = operation == "SendStreamingMessage" and not self.documents
+            return await self._message(params, event, wrapped, stream=stream)
         if operation == "ListTasks":
             where = params.get("contextId")
             latest = [run.task for run in reversed(self.runs.values()) if where in (None, run.task["contextId"])]
@@ -302,7 +305,7 @@ class A2AAgent(Emulator):
             return EventStream(_silence())
         if stream:
             return EventStream(self._frames(run, since, event, [begun]))
-        if not self._waits(params):
+        if not (self.documents or self._waits(params)):
             found = begun
         else:
             await run.settle()

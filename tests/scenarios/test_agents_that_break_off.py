@@ -133,3 +133,15 @@ async def test_a_message_of_a_dead_process_is_found_and_its_answer_is_told(
             assert answer(await Talk(two, agent).say("two")) == "You said two."
     assert talk.told[-2:] == ["one", "two"]
     assert talk.contexts == 1
+
+
+# --- in one piece
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+async def test_an_answer_that_is_no_stream_is_told_and_its_message_is_said_once(core: Core, version: str) -> None:
+    async with talking(core, A2AAgent(repeats, version=version)) as talk:
+        talk.agent.documents = True
+        assert answer(await talk.say("one")) == "You said one."
+        assert answer(await talk.say("two")) == "You said two."
+        assert (talk.told, talk.contexts) == (["one", "two"], 1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -32,6 +33,11 @@ from tests.emulators import a2a_events
 from tests.emulators.a2a_agent import A2AAgent
 from tests.emulators.scripts import Cut, Fail, Item, NoTerminal, Pause, Raw, Say, Status, Step
 
+SPOKEN = pytest.mark.parametrize(
+    ("version", "values"),
+    [("1.0", {}), ("1.0", {"transport": "HTTP+JSON"}), ("0.3", {})],
+    ids=["JSON-RPC", "HTTP+JSON", "0.3"],
+)
 BINDINGS = pytest.mark.parametrize("values", [{}, {"transport": "HTTP+JSON"}], ids=["JSON-RPC", "HTTP+JSON"])
 
 
@@ -45,6 +51,17 @@ async def failed(adapter: A2AAdapter, before: CallCompleted, **more: Any) -> Ada
     with pytest.raises(AdapterError) as error:
         await turn(adapter, "And now?", before, **more)
     return error.value
+
+
+async def until_it_fails(events: AsyncGenerator[AdapterEvent, None]) -> tuple[list[AdapterEvent], ErrorClass | None]:
+    """What comes before the error, and what that is."""
+    seen: list[AdapterEvent] = []
+    try:
+        async for event in events:
+            seen.append(event)  # they count, whatever follows
+    except AdapterError as error:
+        return seen, error.kind
+    return seen, None
 
 
 # --- how it fails -----------------------------------------------------------------------------------------------------
@@ -110,15 +127,8 @@ async def test_an_error_in_the_stream_counts_behind_what_came_before_it(agent: A
     broken = b'data: {"jsonrpc":"2.0","id":"1","error":{"code":-32603,"message":"boom"}}\n\n'
     agent.script = plays(Say("par"), Raw(broken), NoTerminal())
     adapter = await reach(agent)
-    seen: list[AdapterEvent] = []
-    kind = None
-    try:
-        async for event in adapter.call(request("Hi")):
-            seen.append(event)  # what comes before the error counts
-    except AdapterError as error:
-        kind = error.kind
-    assert kind is ErrorClass.BACKEND_FAILED
-    assert seen[1:] == [TextDelta("par")]
+    seen, kind = await until_it_fails(adapter.call(request("Hi")))
+    assert (seen[1:], kind) == ([TextDelta("par")], ErrorClass.BACKEND_FAILED)
 
 
 @pytest.mark.parametrize("broken", [b"data: {}\n\n", b"data: <html>\n\n", b'data: {"result": {"task": {}}}\n\n'])
@@ -277,6 +287,84 @@ async def test_a_bare_message_is_an_answer_and_its_context_goes_on(agent: A2AAge
     second = await turn(adapter, "two", completed(first))
     assert (text(first), text(second)) == ("Hello", "Hello")
     assert agent.sent[1]["message"]["contextId"] == completed(first).handle
+
+
+# --- a whole answer where a stream was asked for ----------------------------------------------------------------------
+
+
+@SPOKEN
+async def test_a_task_in_the_place_of_a_stream_is_the_answer(
+    reach: Reach, version: str, values: dict[str, Any]
+) -> None:
+    agent = A2AAgent(plays(Say("Hello", chunks=2)), api_key=KEY, version=version)
+    agent.documents = True
+    adapter = await reach(agent, **values)
+    first = await turn(adapter, "one")
+    second = await turn(adapter, "two", completed(first))
+    assert (text(first), text(second)) == ("Hello", "Hello")
+    assert [sent["message"]["parts"][0]["text"] for sent in agent.sent] == ["one", "two"]
+
+
+@SPOKEN
+async def test_a_message_in_the_place_of_a_stream_is_the_answer(
+    reach: Reach, version: str, values: dict[str, Any]
+) -> None:
+    agent = A2AAgent(plays(Item({"message": {"parts": [{"text": "Hello"}]}})), api_key=KEY, version=version)
+    agent.documents = True
+    assert text(await turn(await reach(agent, **values), "one")) == "Hello"
+
+
+@SPOKEN
+async def test_a_question_in_the_place_of_a_stream_is_asked_each_time(
+    reach: Reach, version: str, values: dict[str, Any]
+) -> None:
+    agent = A2AAgent(plays(left_in("INPUT_REQUIRED", "Where?")), api_key=KEY, version=version)
+    agent.documents = True
+    adapter = await reach(agent, **values)
+    first = completed(await turn(adapter, "Go"))
+    agent.script = plays(left_in("INPUT_REQUIRED", "When?"))
+    second = completed(await turn(adapter, "Oslo", first))
+    agent.script = plays(Say("There."))
+    assert text(await turn(adapter, "Now", second)) == "There."
+    assert [end.message and end.message[0].text for end in (first, second)] == ["Where?", "When?"]
+    assert {first.ending, second.ending} == {Ending.INPUT_REQUIRED}
+
+
+@SPOKEN
+async def test_a_task_at_work_in_the_place_of_a_stream_counts_as_a_stream_that_ended(
+    reach: Reach, version: str, values: dict[str, Any]
+) -> None:
+    agent = A2AAgent(plays(Say("par"), NoTerminal()), api_key=KEY, version=version)
+    agent.documents = True
+    adapter = await reach(agent, **values)
+    seen, kind = await until_it_fails(adapter.call(request("Hi")))
+    assert (seen[1:], kind) == ([TextDelta("par")], ErrorClass.INTERRUPTED)
+
+
+async def test_a_large_answer_with_half_a_character_in_the_place_of_a_stream_is_read_whole(
+    agent: A2AAgent, reach: Reach
+) -> None:
+    body = b'{"id":"1","result":{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"%b\\ud83d"}]}}}'
+    answer = Response(body % (b"a" * 300_000), media_type="application/json; charset=utf-8")
+    agent.faults["SendStreamingMessage"].append(answer)
+    assert text(await turn(await reach(agent), "Hi")) == f"{'a' * 300_000}\N{REPLACEMENT CHARACTER}"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ({"error": {"code": -32603, "message": "boom"}}, ErrorClass.BACKEND_FAILED),
+        ({"error": {"code": -32005, "message": "no such type"}}, ErrorClass.REJECTED),
+        ({"result": {"poem": {}}}, ErrorClass.CONTRACT_BROKEN),
+        ({"result": {"task": {}}}, ErrorClass.CONTRACT_BROKEN),
+        ({"ok": True}, ErrorClass.CONTRACT_BROKEN),
+    ],
+)
+async def test_a_document_that_is_no_answer_in_the_place_of_a_stream_is_a_failure(
+    agent: A2AAgent, reach: Reach, body: dict[str, Any], kind: ErrorClass
+) -> None:
+    agent.faults["SendStreamingMessage"].append(JSONResponse({"jsonrpc": "2.0", "id": "1", **body}))
+    assert (await failure(await reach(agent))).kind is kind
 
 
 # --- a task that waits ------------------------------------------------------------------------------------------------

@@ -51,6 +51,29 @@ class TestStreams:
         server = await raw(answer)
         assert await events(connect(), server.url) == [b"1"]
 
+    @pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=utf-8"])
+    async def test_a_document_of_a_type_that_is_allowed_is_the_only_event_of_its_answer(
+        self, raw: StartRaw, connect: Connect, content_type: str
+    ) -> None:
+        wire = plain("200 OK", b'{\n\n"a": "\\ud83d"}', Content_Type=content_type)
+        server = await raw(lambda exchange: exchange.send(wire[:-9], wire[-9:]))
+        async with connect().stream(server.url, b"{}", documents=["application/json"]) as stream:
+            assert [batch async for batch in stream] == [[b'{\n\n"a": "\\ufffd"}']]
+        with pytest.raises(AdapterError) as error:
+            await events(connect(), server.url)
+        assert error.value.kind is ErrorClass.CONTRACT_BROKEN
+
+    async def test_a_document_that_is_cut_is_not_given_out(self, raw: StartRaw, connect: Connect) -> None:
+        async def answer(exchange: Exchange) -> None:
+            await exchange.send(plain("200 OK", b'{"a": 1}', Content_Type="application/json")[:-1])
+            exchange.writer.close()
+
+        server = await raw(answer)
+        with pytest.raises(AdapterError) as error:
+            async with connect().stream(server.url, b"{}", documents=["application/json"]) as stream:
+                assert [batch async for batch in stream] == []
+        assert error.value.kind is ErrorClass.INTERRUPTED
+
     async def test_the_headers_of_a_request(self, raw: StartRaw, connect: Connect) -> None:
         server = await raw(lambda exchange: exchange.stream())
         await batches(connect(), f"{server.url}/v1/responses", b'{"a":1}')
@@ -295,6 +318,20 @@ class TestConnections:
 
         server = await raw(answer)
         assert (await fault(connect(), server.url)).kind is ErrorClass.CONTRACT_BROKEN
+
+    async def test_a_document_without_end_is_refused(self, raw: StartRaw, connect: Connect) -> None:
+        piece = chunk(b" " * 1024 * 1024)
+
+        async def answer(exchange: Exchange) -> None:
+            await exchange.send(EVENT_STREAM.replace(b"text/event-stream", b"application/json"))
+            while not exchange.writer.is_closing():
+                await exchange.send(piece)
+
+        server = await raw(answer)
+        with pytest.raises(AdapterError) as error:
+            async with connect().stream(server.url, b"{}", documents=["application/json"]) as stream:
+                assert [batch async for batch in stream] == []
+        assert error.value.kind is ErrorClass.CONTRACT_BROKEN
 
     @pytest.mark.parametrize("wire", [b"not HTTP at all\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000])
     async def test_an_answer_that_is_not_http_is_refused_and_the_key_is_in_no_error(

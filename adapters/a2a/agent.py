@@ -55,8 +55,7 @@ class Agent:
         if self.endpoint.streaming and self.endpoint.version == "1.0":
             begun = False
             try:
-                request = model.SubscribeToTaskRequest(id=task, tenant=self._tenant)
-                async with aclosing(self.binding.stream(request)) as batches:
+                async with aclosing(self._subscribe(task)) as batches:
                     async for batch in batches:
                         begun = True
                         yield batch
@@ -123,6 +122,18 @@ class Agent:
         if found.task is not None:
             async with aclosing(self._watch(found.task.id)) as batches:
                 async for batch in batches:
+                    yield batch
+
+    async def _subscribe(self, task: str) -> Events:
+        """A subscription, which begins with the whole task. Raises: AdapterError; CONTRACT_BROKEN where something else comes
+        first, because what was said before it would be lost."""
+        begun = False
+        async with aclosing(self.binding.stream(model.SubscribeToTaskRequest(id=task, tenant=self._tenant))) as batches:
+            async for batch in batches:
+                if batch and not begun and batch[0].task is None:
+                    raise self.failures.error(ErrorClass.CONTRACT_BROKEN, "a subscription that begins without its task")
+                begun = begun or bool(batch)
+                if begun:
                     yield batch
 
     async def _watch(self, task: str) -> Events:

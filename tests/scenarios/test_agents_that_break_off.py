@@ -2,6 +2,7 @@
 that the agent has said is lost."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,8 +14,9 @@ from starlette.responses import JSONResponse, Response
 from adapters.a2a.adapter import A2AAdapter, factory
 from gateway.a2a.model import Task, TaskState
 from gateway.testing.serving import serve
+from tests.emulators import a2a_events
 from tests.emulators.a2a_agent import A2AAgent
-from tests.emulators.scripts import Conversation, Pause, Say, Step
+from tests.emulators.scripts import Conversation, Cut, Pause, Say, Step
 from tests.support.core import START, Core, answer, running_core, soon, until
 
 LATER = START + 60_000
@@ -135,7 +137,7 @@ async def test_a_message_of_a_dead_process_is_found_and_its_answer_is_told(
     assert talk.contexts == 1
 
 
-# --- in one piece
+# --- in one piece, or without its beginning
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
@@ -145,3 +147,20 @@ async def test_an_answer_that_is_no_stream_is_told_and_its_message_is_said_once(
         assert answer(await talk.say("one")) == "You said one."
         assert answer(await talk.say("two")) == "You said two."
         assert (talk.told, talk.contexts) == (["one", "two"], 1)
+
+
+async def test_a_cut_answer_is_whole_where_its_subscription_begins_in_the_middle(core: Core) -> None:
+    agent = A2AAgent(lambda _: [Say("one "), Cut(), Say("two "), Say("three")])
+    async with talking(core, agent) as talk:
+        agent.faults["SubscribeToTask"].append(_ends_with("three"))
+        assert answer(await talk.say("count")) == "one two three"
+        assert talk.told == ["count"]
+
+
+def _ends_with(words: str) -> Response:
+    """A subscription to the first task that begins with its last words."""
+    owner = {"taskId": "task-1", "contextId": "context-1"}
+    events = (a2a_events.artifact("answer", [{"text": words}], append=True), a2a_events.status("TASK_STATE_COMPLETED"))
+    results = [{name: {**owner, **member} for name, member in event.items()} for event in events]
+    lines = [json.dumps({"jsonrpc": "2.0", "id": "1", "result": result}) for result in results]
+    return Response("".join(f"data: {line}\n\n" for line in lines), media_type="text/event-stream")

@@ -503,6 +503,36 @@ async def test_a_subscription_that_says_nothing_is_followed_by_a_look(agent: A2A
     assert text(await resumed(adapter, names)) == "one two"
 
 
+def continued(names: Ongoing, words: str) -> Response:
+    """A subscription that begins with these words of the task, and not with the task."""
+    owner = {"taskId": names.run, "contextId": names.handle}
+    update = a2a_events.artifact("answer", [{"text": words}], append=True)["artifactUpdate"]
+    ended = a2a_events.status("TASK_STATE_COMPLETED")["statusUpdate"]
+    events: list[dict[str, Any]] = [{"artifactUpdate": {**owner, **update}}, {"statusUpdate": {**owner, **ended}}]
+    lines = [json.dumps({"jsonrpc": "2.0", "id": "1", "result": event}) for event in events]
+    return Response("".join(f"data: {line}\n\n" for line in lines), media_type="text/event-stream")
+
+
+async def test_a_subscription_that_does_not_begin_with_its_task_is_replaced_by_looks(
+    agent: A2AAgent, reach: Reach
+) -> None:
+    adapter = await reach(agent)
+    names, goes_on = await begun(adapter, agent, Say("two "), Say("three"))
+    agent.faults["SubscribeToTask"].append(continued(names, "three"))
+    assert text(await resumed(adapter, names, goes_on)) == "one two three"
+    assert agent.called[-1] == "GetTask"
+
+
+async def test_nothing_of_a_subscription_that_does_not_begin_with_its_task_is_told_where_a_look_fails(
+    agent: A2AAgent, reach: Reach
+) -> None:
+    adapter = await reach(agent)
+    names, _ = await begun(adapter, agent, Say("two "), Say("three"))
+    agent.faults["SubscribeToTask"].append(continued(names, "three"))
+    agent.faults["GetTask"].append(Response("{}", 500))
+    assert await until_it_fails(adapter.resume(request("count"), names)) == ([], ErrorClass.INTERRUPTED)
+
+
 @pytest.mark.parametrize("status", [404, 500, 502, 503])
 async def test_a_look_that_fails_says_nothing_of_the_task(agent: A2AAgent, reach: Reach, status: int) -> None:
     adapter = await reach(agent)

@@ -326,7 +326,8 @@ class LedgerFactory(msgspec.Struct, Generic[S], frozen=True):
     what keeps this machine from opening the ledger, as far as that shows without opening it; None where nothing does.
     `rows(settings, make)` are the rows for `storage copy` while its block runs; `make` allows to make the schema where there
     is nothing. It raises LedgerUnavailable, also for a schema of another version. None where rows cannot be copied.
-    `keeps` is false where nothing outlives the process that has opened the ledger.
+    `part(settings)` names the part of the database that is the ledger, for people; None where it is the one that the URL alone
+    says. `keeps` is false where nothing outlives the process that has opened the ledger.
     No text, of an error or a log line, quotes the credentials of a URL.
     """
 
@@ -338,6 +339,7 @@ class LedgerFactory(msgspec.Struct, Generic[S], frozen=True):
     scales_out: bool = False
     rows: Callable[[S, bool], AbstractContextManager[LedgerRows]] | None = None
     keeps: bool = True
+    part: Callable[[S], str | None] | None = None
 
 
 AnyLedgerFactory = LedgerFactory[Any]

@@ -34,5 +34,11 @@ def _restore(source: Path, settings: PostgresSettings, replace: bool) -> Path | 
 
 
 factory = LedgerFactory(
-    settings=PostgresSettings, open=_open, back_up=_back_up, restore=_restore, scales_out=True, rows=_rows
+    settings=PostgresSettings,
+    open=_open,
+    back_up=_back_up,
+    restore=_restore,
+    scales_out=True,
+    rows=_rows,
+    part=lambda settings: settings.part,
 )

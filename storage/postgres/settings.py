@@ -4,8 +4,10 @@ quotes a URL.
 Source: PostgreSQL's manual, "libpq", section "Connection Strings".
 """
 
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import unquote
 
 from pydantic import AfterValidator, Field, SecretStr
 
@@ -23,6 +25,9 @@ _WAIT_OF_GROUP = 0.3
 """Seconds for which a group waits for a row. All that is written waits as long, the renewals of leases too, which are due three
 times in `lease_timeout`; what needs the row is then tried again beside later groups."""
 
+_OLD_PARAMETERS = frozenset({"ssl"})
+"""What libpq takes in a URL beside its own parameters, as JDBC writes it."""
+
 _LAST_PORT = 65535
 _EXAMPLE = "postgresql://USER@HOST:5432/DATABASE"
 
@@ -36,7 +41,9 @@ def _database_url(value: str) -> str:
     try:
         found = conninfo_to_dict(value)
     except (ProgrammingError, UnicodeError):
-        raise ValueError(f"must be a connection string of PostgreSQL, as {_EXAMPLE}") from None
+        unknown = _unknown_parameter(value)
+        why = "" if unknown is None else f" (it has the parameter {unknown!r}, which libpq does not know)"
+        raise ValueError(f"must be a connection string of PostgreSQL, as {_EXAMPLE}{why}") from None
     database = str(found.get("dbname") or "")
     if not database:
         raise ValueError(f"must name a database, as {_EXAMPLE}")
@@ -47,6 +54,19 @@ def _database_url(value: str) -> str:
     if not all(_is_port(each) for each in str(found.get("port") or "").split(",")):
         raise ValueError(f"must have a number for each port, at most {_LAST_PORT}, as {_EXAMPLE}")
     return value
+
+
+def _unknown_parameter(url: str) -> str | None:
+    """None also where what looks like one may be a part of a password."""
+    from psycopg.pq import Conninfo
+
+    address, _, query = url.partition("?")
+    if not query or "@" in query or "://" not in address:
+        return None
+    known = {option.keyword.decode() for option in Conninfo.get_defaults()} | _OLD_PARAMETERS
+    names = [parameter.partition("=")[0] for parameter in query.split("&")]
+    before_a_password = takewhile(lambda name: "password" not in name, names)
+    return next((name for name in before_a_password if unquote(name) not in known), None)
 
 
 def _is_port(text: str) -> bool:
@@ -113,6 +133,11 @@ class PostgresSettings(Settings):
             client_encoding="UTF8",
             **({"options": f"{own} {limits}".strip()} if options else {}),
         )
+
+    @property
+    def part(self) -> str | None:
+        """As `LedgerFactory.part`."""
+        return None if self.database_schema == "public" else f"schema {self.database_schema}"
 
     @property
     def limits(self) -> dict[str, str]:

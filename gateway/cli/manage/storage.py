@@ -61,7 +61,9 @@ def _place(text: str) -> _Place:
             problem = f"{shown_url(text)}: there is no such kind of storage; installed: {', '.join(known)}"
             raise Stop(ExitCode.USAGE, problem)
         storage = _configured(Path(text))
-        return _Place(storage.address, registry.ledger(storage.url), storage.settings, True, storage.encryption_key)
+        factory = registry.ledger(storage.url)
+        name = _named(storage.address, factory, storage.settings)
+        return _Place(name, factory, storage.settings, True, storage.encryption_key)
     try:
         factory = registry.ledger(text)
         settings = factory.settings.model_validate({"url": text}, context={"base_dir": Path.cwd()})
@@ -73,7 +75,12 @@ def _place(text: str) -> _Place:
         raise Stop(ExitCode.USAGE, f"{shown_url(text)}: {field} {problem}{hint}") from error
     except ValueError as error:
         raise Stop(ExitCode.USAGE, f"{shown_url(text)}: {error}") from error
-    return _Place(shown_url(settings.url), factory, settings)
+    return _Place(_named(shown_url(settings.url), factory, settings), factory, settings)
+
+
+def _named(address: str, factory: AnyLedgerFactory, settings: BaseModel) -> str:
+    part = None if factory.part is None else factory.part(settings)
+    return address if part is None else f"{address} ({part})"
 
 
 def _configured(file: Path) -> StorageConfig:

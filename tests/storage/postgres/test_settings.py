@@ -33,6 +33,27 @@ def test_a_url_that_names_no_database_is_refused_and_not_quoted(url: str) -> Non
     assert "secret" not in problem["msg"]
 
 
+def test_a_parameter_that_libpq_does_not_know_is_named() -> None:
+    with pytest.raises(ValidationError, match="it has the parameter 'foo', which libpq does not know"):
+        PostgresSettings(url="postgresql://ada:secret@localhost/ledger?sslmode=require&foo=bar")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada:a/b?secret=1@localhost/ledger",
+        "postgresql://ada:a/b?secret&c=1@localhost/ledger",
+        "postgresql://ada@localhost/ledger?password=a&secret=1",
+        "host=localhost dbname=ledger password=a? secret=1",
+    ],
+)
+def test_what_may_be_a_part_of_a_password_is_not_named(url: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        PostgresSettings(url=url)
+    [problem] = caught.value.errors(include_url=False, include_input=False)
+    assert "secret" not in problem["msg"]
+
+
 @pytest.mark.parametrize(
     "url",
     [

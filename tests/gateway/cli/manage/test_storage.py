@@ -153,6 +153,21 @@ async def test_a_gateway_on_the_copy_goes_on_with_the_conversation(
         assert (await agent.send("and on", task["contextId"]))["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
+def test_of_two_schemas_of_one_database_each_is_named(
+    call: Call, source: str, postgres_url: str, tmp_path: Path
+) -> None:
+    one, two = (
+        configuration(tmp_path, schema, f"url: '{postgres_url}', database_schema: {schema}")
+        for schema in ("one", "two")
+    )
+    assert call("storage", "copy", source, one).code == 0
+    ended = call("storage", "copy", one, two)
+    address = f"postgresql://***@{postgres_url.rpartition('@')[2]}"
+    assert ended.out.startswith(f"{address} (schema one) is copied to {address} (schema two): ")
+    again = call("storage", "copy", source, two)
+    assert (again.code, again.err.startswith(f"not copied: {address} (schema two) has rows of its own")) == (69, True)
+
+
 def test_as_json_it_tells_of_each_table(call: Call, source: str, tmp_path: Path) -> None:
     target = f"sqlite:///{tmp_path}/new/gateway.db"
     ended = call("storage", "copy", source, target, "--json")

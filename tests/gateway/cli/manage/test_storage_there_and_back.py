@@ -6,7 +6,7 @@ COPY_CONTEXTS=10000 makes a large one.
 import asyncio
 import os
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic
@@ -20,7 +20,6 @@ from tests.a2a_client import A2A, COMPLETED, a2a_http, why
 from tests.emulators.responses_server import ResponsesServer
 from tests.emulators.scripts import Call, Say, Status, Think, by_keyword, in_rounds
 from tests.gateway.cli.conftest import CommandLine
-from tests.support.databases import databases, name_of
 from tests.support.fork_server import fork_server
 
 _CONTEXTS = int(os.environ.get("COPY_CONTEXTS", "12"))
@@ -47,14 +46,6 @@ _TOOL_CALLS = "https://a2a-gateway.dev/extensions/tool-calls/v1"
 
 Configured = Callable[[str, str], Path]
 """Writes the configuration of a gateway of this name on this storage."""
-
-
-@pytest.fixture
-def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Of a database without tables."""
-    name = name_of(request.node.nodeid)
-    yield databases().make(name, migrated=False)
-    databases().drop(name)
 
 
 @pytest.fixture

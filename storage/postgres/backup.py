@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from shutil import copyfile
-from tempfile import TemporaryDirectory
 
 from psycopg.sql import SQL, Identifier
 
 from gateway.ledger.copying import CopyFailed, InUse, copy_moment, refuse_use
 from gateway.ledger.errors import LedgerUnavailable
 from storage.errors import unavailable
+from storage.folders import own_folder
 from storage.postgres.rows import connection, open_rows, talking
 from storage.postgres.settings import PostgresSettings
 from storage.rows import open_rows as open_file
@@ -71,8 +71,9 @@ def restore(source: Path, settings: PostgresSettings, replace: bool) -> str | No
 @contextmanager
 def _current(source: Path) -> Iterator[Path]:
     """The backup, brought up to date in a copy: rows are copied in the schema of the code only."""
-    with TemporaryDirectory(prefix="a2a-gateway-restore-", dir=source.absolute().parent) as folder:
-        file = Path(folder) / "backup.db"
+    with own_folder(source.absolute().parent, "restore") as folder:
+        file = folder / "backup.db"
+        file.touch(mode=0o600)
         copyfile(source, file)
         prepare(file, _TIMEOUT_MS, auto_migrate=True)
         yield file

@@ -1,7 +1,9 @@
 """Backups of a database of PostgreSQL: one moment as a file, which either store restores."""
 
 import asyncio
+import signal
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,15 @@ from storage.settings import SqliteSettings
 from tests.ledgers.fixture import sql_file
 
 OWNER = "SELECT nspowner, nspacl FROM pg_namespace WHERE nspname = 'public'"
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from storage.postgres import backup
+from storage.postgres.settings import PostgresSettings
+backup._used = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+backup.restore(Path(sys.argv[1]), PostgresSettings(url=sys.argv[2]), True)
+"""
 
 
 @pytest.fixture
@@ -192,3 +203,15 @@ def test_the_backup_of_a_database_is_restored_as_a_file(settings: PostgresSettin
     assert file_ledger.restore(copy, file, False) is None
     with file_ledger.rows(file, False) as rows:
         assert {table.name: set(rows.read(table)) for table in rows.tables} == content(settings)
+
+
+async def test_the_copy_that_a_killed_restore_has_left_is_its_owners_and_removed_by_the_next_one(
+    settings: PostgresSettings, copy: Path
+) -> None:
+    await asyncio.to_thread(back_up, settings, copy)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", _KILLED, str(copy), settings.url)
+    assert await process.wait() == -signal.SIGKILL
+    [left] = [path for path in copy.parent.iterdir() if path.is_dir()]
+    assert {path.stat().st_mode & 0o777 for path in left.iterdir()} == {0o600}
+    await asyncio.to_thread(restore, copy, settings, True)
+    assert [path.name for path in copy.parent.iterdir()] == ["monday.db"]

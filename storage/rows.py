@@ -50,8 +50,8 @@ class SqliteRows:
         self._used = used
         self._version: int | None = None
 
-    def opened_by(self) -> str | None:
-        return "a process has it open" if self._used else None
+    def claim(self) -> str | None:
+        return "a process has it open. Stop its gateways" if self._used else None
 
     def holders(self) -> list[Holder]:
         with _reading():

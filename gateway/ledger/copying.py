@@ -49,9 +49,9 @@ def copy(
     those of the source and of the target. Raises: CopyFailed, LedgerUnavailable."""
     name, target_name = names
     _refuse_unfinished(source, name)
-    _refuse_opened(source, name)
+    claim(source, name)
     with target as rows:
-        _refuse_opened(rows, target_name)
+        claim(rows, target_name)
         refuse_use(rows, target_name)
         resumed = _begin(source, rows, names)
         try:
@@ -98,11 +98,11 @@ def _refuse_unfinished(rows: LedgerRows, name: str) -> None:
         raise CopyFailed(f"{name} is not whole: {NOT_WHOLE}")
 
 
-def _refuse_opened(rows: LedgerRows, name: str) -> None:
-    """Raises: InUse."""
-    opened_by = rows.opened_by()
+def claim(rows: LedgerRows, name: str) -> None:
+    """As `LedgerRows.claim`. Raises: InUse."""
+    opened_by = rows.claim()
     if opened_by is not None:
-        raise InUse(f"{name} is in use: {opened_by}. Stop its gateways")
+        raise InUse(f"{name} is in use: {opened_by}")
 
 
 def refuse_use(rows: LedgerRows, name: str) -> None:

@@ -59,9 +59,9 @@ class LedgerRows(Protocol):
     def tables(self) -> tuple[RowTable, ...]:
         """In an order in which no row comes before one that it refers to, and no row changes a later one."""
 
-    def opened_by(self) -> str | None:
-        """In words, what else than copies had the ledger open when the block began: a gateway that has nothing to do holds
-        nothing."""
+    def claim(self) -> str | None:
+        """Keeps gateways from opening the ledger until the block ends, where the store can. In words, who has it open
+        already, and what to do, also where that has nothing to do and so holds nothing: then nothing is kept."""
 
     def holders(self) -> list[Holder]:
         """The processes that live now, by the ledger's time."""

@@ -12,8 +12,9 @@ from shutil import copyfile
 
 from psycopg.sql import SQL, Identifier
 
-from gateway.ledger.copying import CopyFailed, InUse, copy_moment, refuse_use
+from gateway.ledger.copying import CopyFailed, InUse, claim, copy_moment, refuse_use
 from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.rows import LedgerRows
 from storage.errors import unavailable
 from storage.folders import own_folder
 from storage.postgres.rows import connection, open_rows, talking
@@ -61,11 +62,12 @@ def restore(source: Path, settings: PostgresSettings, replace: bool) -> str | No
         used = _used(settings)
         if used and not replace:
             raise FileExistsError(f"there is a ledger in the schema {settings.database_schema!r} already")
-        _refuse_connections(settings)
-        if used:
-            return _swap(file, source, settings)
-        _fill(file, source, settings)
-        return None
+        with open_rows(settings, False) as rows:
+            _claim(rows)
+            if used:
+                return _swap(file, source, settings, rows)
+            _fill(file, source, settings)
+            return None
 
 
 @contextmanager
@@ -90,22 +92,21 @@ def _fill(file: Path, source: Path, settings: PostgresSettings) -> None:
         copy_moment(backup, rows, (f"the backup {source.absolute()}", "the database"), lambda *_: None)
 
 
-def _refuse_connections(settings: PostgresSettings) -> None:
-    """Raises: LedgerUnavailable."""
-    with open_rows(settings, False) as rows:
-        opened_by = rows.opened_by()
-        if opened_by is not None:
-            raise LedgerUnavailable(f"a process has the database open: {opened_by}", "locked")
-        refuse_use(rows, "the database")
+def _claim(rows: LedgerRows) -> None:
+    """Raises: InUse, LedgerUnavailable."""
+    claim(rows, "the database")
+    refuse_use(rows, "the database")
 
 
-def _swap(file: Path, source: Path, settings: PostgresSettings) -> str:
+def _swap(file: Path, source: Path, settings: PostgresSettings, rows: LedgerRows) -> str:
     """Fills a schema beside that of the ledger, and changes the places of the tables at the end."""
     name = settings.database_schema
     moment = time.strftime("%Y%m%dt%H%M%S")
     beside, aside = _named(name, "restored", moment), _named(name, "replaced", moment)
     try:
         _fill(file, source, settings.model_copy(update={"database_schema": beside}))
+        # Shows that the claim was not lost meanwhile, and finds gateways that do not heed it.
+        _claim(rows)
         with talking(), connection(settings) as connected, connected.transaction():
             connected.execute(SQL("CREATE SCHEMA {}").format(Identifier(aside)))
             made = connected.execute(_MADE, {"schema": beside}).fetchall()

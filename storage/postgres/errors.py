@@ -55,6 +55,13 @@ class Standby(Lost):
         )
 
 
+class Claimed(Lost):
+    """No gateway has the ledger open meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__("it is being copied or restored: wait for the end of that")
+
+
 class Unfit(Exception):
     """A value that no column can hold."""
 
@@ -71,7 +78,7 @@ _TROUBLES = {
     "XX002": "failing",
 }
 
-_LOSSES: dict[type[Failure | Lost], str] = {Behind: "behind", Unconfirmed: "unconfirmed"}
+_LOSSES: dict[type[Failure | Lost], str] = {Behind: "behind", Claimed: "locked", Unconfirmed: "unconfirmed"}
 
 _INTEGRITY = "23"
 _UNFIT = ("22", "54")

@@ -13,6 +13,7 @@ from storage.postgres import schema, sql
 from storage.postgres.errors import Failure, Lost, unavailable
 from storage.postgres.groups import GroupStore
 from storage.postgres.listening import Listener
+from storage.postgres.presence import entered
 from storage.postgres.readers import PostgresReaders
 from storage.postgres.session import MARGIN, Session
 from storage.postgres.settings import PostgresSettings
@@ -87,7 +88,11 @@ def _prepare(settings: PostgresSettings, auto_migrate: bool) -> tuple[Connect, C
         session.close()
     # Behind a pooler a connection has no settings of its own, and the next transaction may have another server's.
     begin = (bound(sql.LIMITS, dict(settings.limits_of_groups)),) if pooled else ()
-    return _connect(settings, pooled=pooled), _connect(settings, pooled=pooled, writes=True), begin
+    connects = _connect(settings, pooled=pooled), _connect(settings, pooled=pooled, writes=True)
+    if pooled:
+        return (*connects, begin)
+    read, write = [partial(entered, connect, settings.database_schema) for connect in connects]
+    return read, write, begin
 
 
 def _reach(settings: PostgresSettings) -> tuple[Session, bool]:

@@ -2,7 +2,6 @@
 only read.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -16,6 +15,7 @@ from gateway.ledger.leases import LONGEST_LEASE
 from gateway.ledger.rows import Holder, Progress, Row, RowTable, Unfinished, Value
 from storage.compiled import OLDEST, VERSION
 from storage.postgres.errors import Failure, Lost, unavailable
+from storage.postgres.presence import claim
 from storage.postgres.schema import prepare
 from storage.postgres.session import MARGIN, Session
 from storage.postgres.settings import DIRECT, PostgresSettings
@@ -31,12 +31,8 @@ _HOLDERS = SQL("""
 _WRITERS = "SELECT id, number FROM ledger_writer WHERE number > 0"
 """Each group of a gateway changes a row."""
 
-_OTHERS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s"
 _OWN_NAME = "a2a-gateway copy"
 """What the server shows of the connections of copies, which are not those of gateways."""
-
-_CLOSING, _LOOK = 2.0, 0.1
-"""Seconds for which the server may show a connection that was closed, and between two looks."""
 
 _TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = %s"
 _UNFINISHED = "SELECT name, source, rows, after FROM ledger_copy"
@@ -64,14 +60,15 @@ class PostgresRows:
 
     layout, tables = LAYOUT, ROW_TABLES
 
-    def __init__(self, watch: Connection, snapshot: Connection, opened_by: str | None) -> None:
+    def __init__(self, settings: PostgresSettings, watch: Connection, snapshot: Connection) -> None:
+        self._settings = settings
         self._watch = watch
         self._snapshot = snapshot
-        self._opened_by = opened_by
         self._writers: set[tuple[Any, ...]] | None = None
 
-    def opened_by(self) -> str | None:
-        return self._opened_by
+    def claim(self) -> str | None:
+        with talking():
+            return claim(self._watch, self._settings)
 
     def holders(self) -> list[Holder]:
         with talking():
@@ -161,31 +158,17 @@ def open_rows(settings: PostgresSettings, make: bool) -> Iterator[PostgresRows]:
     with ExitStack() as stack:
         with talking():
             watch = stack.enter_context(connect())
-            opened_by = _gateways(watch, settings)
             if make and _one(watch.execute(_TABLES, _schema(settings))) == (0,):
                 _make(settings)
             refuse_other(_version(watch))
             snapshot = stack.enter_context(connect())
-        yield PostgresRows(watch, snapshot, opened_by)
-
-
-def _gateways(connection: Connection, settings: PostgresSettings) -> str | None:
-    """In words, the connections that gateways have to the database."""
-    until = time.monotonic() + _CLOSING
-    while True:
-        (others,) = _one(connection.execute(_OTHERS, (settings.application_name,)))
-        if not others:
-            return None
-        if time.monotonic() >= until:
-            return f"connections of {settings.application_name!r} are open"
-        time.sleep(_LOOK)
+        yield PostgresRows(settings, watch, snapshot)
 
 
 def connection(settings: PostgresSettings) -> Connection:
     """One with the settings of the schema. Raises: psycopg.Error, LedgerUnavailable."""
-    settings = settings.model_copy(update={"application_name": _OWN_NAME})
     made = psycopg.connect(
-        settings.conninfo(options=True),
+        _own(settings).conninfo(options=True),
         connect_timeout=max(2, round(settings.connect_timeout)),
         autocommit=True,
         prepare_threshold=None,
@@ -196,8 +179,13 @@ def connection(settings: PostgresSettings) -> Connection:
     return made
 
 
+def _own(settings: PostgresSettings) -> PostgresSettings:
+    return settings.model_copy(update={"application_name": _OWN_NAME})
+
+
 def _make(settings: PostgresSettings) -> None:
     """Raises: LedgerUnavailable."""
+    settings = _own(settings)
     try:
         timeouts = settings.connect_timeout, settings.statement_timeout + MARGIN
         session = Session(settings.conninfo(options=True), *timeouts, prepares=False)

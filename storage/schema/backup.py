@@ -186,4 +186,4 @@ def _close_log(path: Path) -> None:
     except sqlite3.Error as error:
         # What is damaged can be replaced.
         if trouble(error) == "locked":
-            raise unavailable(f"a process has {str(path)!r} open", error) from error
+            raise LedgerUnavailable(f"a process has {str(path)!r} open. Stop the gateway first", "locked") from error

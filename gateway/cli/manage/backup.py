@@ -50,8 +50,7 @@ def restore(file: Path, source: Path, *, replace: bool) -> None:
         command = f"{program()} restore {shlex.quote(str(source))} --replace{config_option(file)}"
         raise Stop(ExitCode.USAGE, f"{error}\nTo keep it under another name and go on: {command}") from error
     except LedgerUnavailable as error:
-        remedy = "\nStop the gateway first." if error.trouble == "locked" else ""
-        raise Stop(ExitCode.UNREACHABLE, f"nothing was restored: {error}{remedy}") from error
+        raise Stop(ExitCode.UNREACHABLE, f"nothing was restored: {error}") from error
     except OSError as error:
         written = error.filename2 or error.filename
         place = "" if written is None else f"the folder {Path(os.fsdecode(written)).parent}: "

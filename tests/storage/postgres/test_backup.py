@@ -133,7 +133,7 @@ async def test_a_ledger_that_a_gateway_uses_is_not_replaced(settings: PostgresSe
     async with open_ledger(settings, True) as ledger:
         await ledger.commit(ACCEPT)
         await asyncio.to_thread(back_up, settings, copy)
-        with pytest.raises(LedgerUnavailable, match="a process has the database open: ") as refused:
+        with pytest.raises(LedgerUnavailable, match="the database is in use: connections are open: ") as refused:
             await asyncio.to_thread(restore, copy, settings, True)
         assert refused.value.trouble == "locked"
         assert await ledger.task(ADA, "echo", "task-1") is not None
@@ -143,7 +143,7 @@ async def test_a_ledger_that_a_gateway_uses_is_not_replaced(settings: PostgresSe
 async def test_an_empty_ledger_that_a_gateway_uses_is_not_filled(settings: PostgresSettings, copy: Path) -> None:
     release(copy, "0.1.0")
     async with open_ledger(settings, True):
-        with pytest.raises(LedgerUnavailable, match="a process has the database open") as refused:
+        with pytest.raises(LedgerUnavailable, match="the database is in use") as refused:
             await asyncio.to_thread(restore, copy, settings, False)
         assert refused.value.trouble == "locked"
     assert await asyncio.to_thread(restore, copy, settings, False) is None

@@ -221,7 +221,7 @@ async def test_a_database_that_a_gateway_uses_is_not_replaced(
         assert (await command_line("backup", str(copy), "-c", file)).code == 0
         refused = await command_line("restore", str(copy), "--replace", "-c", file)
         assert refused.code == 69
-        assert refused.err.endswith("Stop the gateway first.\n")
+        assert refused.err.endswith("Stop the gateway first\n")
         assert (await A2A(http, "mine").send("still there"))["status"]["state"] == "TASK_STATE_COMPLETED"
     assert kept(tmp_path) == []
 

@@ -13,7 +13,6 @@ from gateway.ledger import threads
 from gateway.ledger.calls import Complete
 from gateway.ledger.documents import PortableThread
 from gateway.ledger.points import CommitPoint
-from gateway.ledger.retention import EndWithdrawal
 from gateway.ledger.states import TurnStatus
 from gateway.ledger.threads import RevertIfDisplaced, ThreadRecord, Withdraw
 from gateway.ports.adapter import (
@@ -197,8 +196,6 @@ def apply_point(thread: ThreadRecord, point: CommitPoint) -> ThreadRecord:
             return replace(following, epoch=thread.epoch + 1, generation=thread.generation + 1)
         case threads.MarkHandleLost():
             return replace(thread, lost=True, unsynced=False)
-        case EndWithdrawal():
-            return replace(thread, withdraws=False)
         case threads.MarkUnsynced() | threads.MarkSynced():
             return replace(thread, unsynced=isinstance(point, threads.MarkUnsynced))
         case _:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from gateway.a2a.model import TERMINAL
 from gateway.core import ownership
+from gateway.core.backend_jobs import is_under_way
 from gateway.core.failures import retry_wait
 from gateway.core.history import View, project
 from gateway.core.task_record import answer_id
@@ -34,7 +35,6 @@ from gateway.ledger.calls import Complete
 from gateway.ledger.errors import Conflict
 from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
-from gateway.ledger.retention import EndWithdrawal
 from gateway.ledger.tasks import EventRow, OpenTurn
 from gateway.ledger.threads import MarkSynced
 from gateway.ports.adapter import AdapterError, ErrorClass, ServiceRequest
@@ -44,6 +44,9 @@ from gateway.ports.conversation import HandleKind, Item, UserItem
 log = structlog.get_logger("gateway.engine.preparation")
 
 T = TypeVar("T")
+
+_LOOK_AGAIN = 0.1
+"""Seconds from one look at a withdrawal that somebody else makes to the next."""
 
 
 class Parked(Exception):
@@ -91,9 +94,9 @@ class CallPreparation(msgspec.Struct):
             if not held.current:
                 await context.reread_thread()
             try:
-                withdrawn = await self._withdraw() if held.thread.withdraws and self._is_first else ()
-                resolved = await self._resolve() if held.thread.unsynced else ()
-                await self._commit((*withdrawn, *resolved))
+                if held.thread.withdraws and self._is_first:
+                    await self._withdraw()
+                await self._commit(await self._resolve() if held.thread.unsynced else ())
             except Conflict:
                 if is_cancelled():
                     # The cancellation came during the commit, and comes no second time: this must not try for ever.
@@ -176,18 +179,19 @@ class CallPreparation(msgspec.Struct):
 
     # --- earlier service calls of the thread
 
-    async def _withdraw(self) -> tuple[CommitPoint, ...]:
-        """The end of each withdrawal that was made. What the backend does not confirm is tried again later, and the request is
-        made all the same. Raises: LedgerUnavailable, CorruptRecord."""
-        agent, ledger, thread = self.context.run.agent, self.context.runtime.ledger, self.context.thread.id
-        ended: list[CommitPoint] = []
-        for job in await ledger.withdrawals(thread):
-            failure = await withdraw(agent, job, ledger)
-            if failure is None:
-                ended.append(EndWithdrawal(job.job, thread))
-            else:
-                log.warning("withdrawal.failed", agent=agent.name, thread=thread, run=job.run, detail=failure)
-        return tuple(ended)
+    async def _withdraw(self) -> None:
+        """Returns when nothing is on its way to the backend. What the backend does not confirm is tried again later, and the
+        request is made all the same. Raises: LedgerUnavailable, CorruptRecord."""
+        agent, runtime, held = self.context.run.agent, self.context.runtime, self.context.held
+        failed: set[str] = set()
+        while left := [job for job in await runtime.ledger.withdrawals(held.thread.id) if job.job not in failed]:
+            if any(is_under_way(job.due_at, runtime.clock.now()) for job in left):
+                await runtime.pace.sleep(_LOOK_AGAIN)
+                continue
+            with suppress(Conflict):  # somebody else has just claimed it
+                if not await withdraw(agent, left[0], runtime.ledger, runtime.clock, runtime.pace.jitter()):
+                    failed.add(left[0].job)
+        held.thread = replace(held.thread, withdraws=bool(failed))
 
     async def _resolve(self) -> tuple[CommitPoint, ...]:
         """The commit points after which the thread can continue. Raises: AdapterError when the backend could not be

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import structlog
 
+from gateway.core.backend_jobs import RETRIES, next_attempt
 from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ledger.retention import Deletion, EndDeletion, MoveDeletion
 from gateway.maintenance.duties import Duty
-from gateway.maintenance.outbox import RETRIES, Outbox
+from gateway.maintenance.outbox import Outbox
 from gateway.ports.adapter import AdapterError
 from gateway.ports.capabilities import CanForget
 
@@ -36,7 +37,8 @@ class Deletions(Outbox[Deletion]):
             await self.ledger.commit(EndDeletion(job.job, job.due_at))
             log.info("deletion.not-possible", agent=job.agent, handle=job.handle)
             return
-        until, attempts = self.following(job)
+        attempts = job.attempts + 1
+        until = next_attempt(attempts, self.clock.now(), self.chance())
         await self.ledger.commit(MoveDeletion(job.job, job.due_at, until, attempts))
         failure = "no agent has this name" if able is None else await _forget(able, job.handle)
         if failure is None:

@@ -1,5 +1,5 @@
-"""Jobs at backends that are rows of the ledger. Law: a process claims a job by moving its due time to the next attempt, so that
-a crash loses nothing and one process makes each attempt. One process at a time looks for jobs that are due."""
+"""Jobs at backends that are rows of the ledger. Law: a process claims a job by moving its due time, so that a crash loses
+nothing and one process makes each attempt. One process at a time looks for jobs that are due."""
 
 import asyncio
 import random
@@ -13,7 +13,6 @@ import structlog
 
 from gateway.core.agents import Agents
 from gateway.foundation.clock import Clock
-from gateway.foundation.retry import scheduled
 from gateway.foundation.shutdown import InFlight
 from gateway.ledger.errors import Conflict, skip_failures
 from gateway.ledger.port import BackendJobsLedger
@@ -23,11 +22,6 @@ from gateway.maintenance.duties import Duties, Duty
 log = structlog.get_logger("gateway.maintenance.outbox")
 
 J = TypeVar("J", Deletion, Withdrawal)
-
-RETRIES = (60, 5 * 60, 30 * 60, 2 * 3600, 6 * 3600, 12 * 3600, 24 * 3600)
-"""Seconds from one attempt to the next. The attempt after the last wait is the last one."""
-
-_JITTER = 0.2
 
 _BATCH = 8
 _POLL_INTERVAL = 600.0
@@ -96,12 +90,6 @@ class Outbox(ABC, Generic[J]):
             for failure in done:
                 if isinstance(failure, Exception) and not isinstance(failure, Conflict):
                     raise failure
-
-    def following(self, job: J) -> tuple[int, int]:
-        """The time of the attempt after this one, and the number of attempts with this one."""
-        attempts = job.attempts + 1
-        delay = scheduled(RETRIES, attempts, _JITTER * self.chance())
-        return self.clock.now() + int(delay * 1000), attempts
 
     @property
     @abstractmethod

@@ -69,6 +69,18 @@ class Thread:
         )
 
 
+class Late:
+    """A request is on its way from `sent` until `lands`."""
+
+    def __init__(self) -> None:
+        self.sent = asyncio.Event()
+        self.lands = asyncio.Event()
+
+    async def pass_by(self) -> None:
+        self.sent.set()
+        await self.lands.wait()
+
+
 class LangGraphServer(Emulator):
     """`threads` by id. `graph` is the name of its graph."""
 
@@ -86,6 +98,8 @@ class LangGraphServer(Emulator):
         """A listener has left a run that was at work."""
         self.faults: dict[str, int] = {}
         """Method and route -> the HTTP status of the next answer there; 0 for a connection that is cut instead."""
+        self.late: dict[str, Late] = {}
+        """Method and route -> what holds the next request there up, before the server has it."""
         self.named = asyncio.Event()
         """The answers to requests for runs begin: a run that has begun is told its name."""
         self.named.set()
@@ -122,6 +136,9 @@ class LangGraphServer(Emulator):
             try:
                 if self._api_key is not None and request.headers.get("x-api-key") != self._api_key:
                     raise _refused(403, f"Invalid API key: {request.headers.get('x-api-key')}")
+                late = self.late.pop(f"{method} {path}", None)
+                if late is not None:
+                    await late.pass_by()
                 fault = self.faults.pop(f"{method} {path}", None)
                 if fault:
                     raise _refused(fault, "Not now.")

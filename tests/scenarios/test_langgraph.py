@@ -13,7 +13,7 @@ from gateway.a2a.model import Message, Part, Role, SendMessageRequest, Task, Tas
 from gateway.a2a.tool_calls import URI
 from gateway.core.agents import Agent, AgentPolicies
 from gateway.testing.serving import serve
-from tests.emulators.langgraph_server import LangGraphServer
+from tests.emulators.langgraph_server import LangGraphServer, Late
 from tests.emulators.scripts import (
     Ask,
     Conversation,
@@ -422,6 +422,23 @@ async def test_a_question_that_is_cancelled_leaves_no_interrupt_in_the_thread(ta
     assert (thread.status, thread.interrupts) == ("idle", [])
     talk.repeats()
     assert answer(await talk.say("hello")) == "You said hello."
+
+
+async def test_a_question_is_not_dropped_by_the_late_withdrawal_of_the_one_before(talk: Talk) -> None:
+    talk.plays(Item({"interrupt": "Which city?"}))
+    await talk.core.cancel((await talk.say("book")).id)
+    late = talk.server.late["POST /threads/{thread}/state"] = Late()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(withdrawals(talk.core).run_due())
+        await soon(late.sent.wait())
+        asking = group.create_task(talk.say("book again"))
+        await until(lambda: asking.done() or talk.core.waits)
+        late.lands.set()
+    [thread] = talk.server.threads.values()
+    assert (thread.status, len(thread.interrupts)) == ("interrupted", 1)
+    talk.repeats()
+    task = await talk.say("Oslo", task=asking.result().id)
+    assert (task.status.state, answer(task), talk.sent[-1]) == (TaskState.COMPLETED, "You said book again.", ["Oslo"])
 
 
 async def test_questions_that_come_at_once_are_asked_one_after_the_other(talk: Talk) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from gateway.a2a.model import Part, TaskState
+from gateway.core.backend_jobs import CLAIM, RETRIES
 from gateway.core.tools.approval_rules import ApprovalRule
 from gateway.core.tools.tool_call import NOT_RUN, OUTCOME_UNKNOWN
 from gateway.ledger.retention import AgedContext, EndWithdrawal
 from gateway.ledger.threads import Caller
-from gateway.maintenance.outbox import RETRIES
 from gateway.ports.adapter import (
     AdapterError,
     ApprovalAsked,
@@ -200,6 +200,70 @@ async def test_the_next_message_withdraws_what_waits_before_it_is_sent(core: Cor
     assert violations(core.path) == []
 
 
+async def test_the_next_message_waits_for_a_withdrawal_that_is_under_way(core: Core) -> None:
+    slow = Pause()
+    adapter = WithdrawingAdapter(ASKS, says("hello", "c"), answers=[slow])
+    core.agent(adapter)
+    await core.cancel(await asked(core))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(withdrawals(core).run_due())
+        await soon(slow.reached.wait())
+        sent = group.create_task(core.send("2", context="x"))
+        await until(lambda: core.waits or sent.done())
+        assert adapter.seen == ["U 1", "withdraw c/run1"]
+        slow.go.set()
+    assert (adapter.seen, jobs(core.path)) == (["U 1", "withdraw c/run1", "U 2"], [])
+
+
+async def test_the_next_message_waits_for_a_withdrawal_of_another_process(tmp_path: Path) -> None:
+    path, slow = tmp_path / "ledger.db", Pause()
+    first = WithdrawingAdapter(ASKS, answers=[slow])
+    async with running_core(path, prefix="one") as one:
+        one.agent(first)
+        await one.cancel(await asked(one))
+        second = WithdrawingAdapter(says("hello", "c"))
+        async with running_core(path, prefix="two", adapter=second) as two, asyncio.TaskGroup() as group:
+            group.create_task(withdrawals(one).run_due())
+            await soon(slow.reached.wait())
+            sent = group.create_task(two.send("2", context="x"))
+            await until(lambda: two.waits or sent.done())
+            assert second.seen == []
+            slow.go.set()
+    assert (first.seen[1:], second.seen, jobs(path)) == (["withdraw c/run1"], ["U 2"], [])
+
+
+async def test_a_withdrawal_that_a_message_makes_is_made_by_nobody_else(core: Core) -> None:
+    slow = Pause()
+    adapter = WithdrawingAdapter(ASKS, says("hello", "c"), answers=[slow])
+    core.agent(adapter)
+    await core.cancel(await asked(core))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(core.send("2", context="x"))
+        await soon(slow.reached.wait())
+        assert await soon(withdrawals(core).run_due()) == CLAIM
+        slow.go.set()
+    assert adapter.seen == ["U 1", "withdraw c/run1", "U 2"]
+
+
+async def test_a_message_waits_no_longer_than_a_claim_for_a_process_that_died_in_its_withdrawal(tmp_path: Path) -> None:
+    path, slow = tmp_path / "ledger.db", Pause()
+    async with running_core(path, prefix="one") as one:
+        one.agent(WithdrawingAdapter(ASKS, answers=[slow]))
+        await one.cancel(await asked(one))
+        async with asyncio.TaskGroup() as group:
+            attempt = group.create_task(withdrawals(one).run_due())
+            await soon(slow.reached.wait())
+            attempt.cancel()
+        await one.die()
+    adapter = WithdrawingAdapter(says("hello", "c"))
+    async with running_core(path, prefix="two", adapter=adapter) as two, asyncio.TaskGroup() as group:
+        group.create_task(two.send("2", context="x"))
+        await until(lambda: two.waits)
+        assert adapter.seen == []
+        two.time.now += int(CLAIM * 1000)
+    assert (adapter.seen, jobs(path)) == (["withdraw c/run1", "U 2"], [])
+
+
 async def test_a_message_that_takes_the_place_of_a_question_withdraws_it_first(core: Core) -> None:
     adapter = WithdrawingAdapter(WANTS_APPROVAL, says("hello", "c"))
     core.agent(adapter, new_task_while_waiting="supersede")
@@ -215,7 +279,11 @@ async def test_a_message_is_sent_though_the_withdrawal_before_it_fails(core: Cor
     await core.cancel(await asked(core))
     assert (await core.send("2", context="x")).status.state is TaskState.COMPLETED
     assert adapter.seen == ["U 1", "withdraw c/run1", "U 2"]
-    assert jobs(core.path) == [("echo", "c", "run1", 0)]
+    assert jobs(core.path) == [("echo", "c", "run1", 1)]
+    pause = await soon(withdrawals(core).run_due())
+    assert pause is not None
+    assert pause >= RETRIES[0]
+    core.time.now += int(pause * 1000)
     assert await soon(withdrawals(core).run_due()) is None
     assert (adapter.seen[3:], jobs(core.path)) == (["withdraw c/run1"], [])
 

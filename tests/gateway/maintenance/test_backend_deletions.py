@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from gateway.a2a.model import TaskState
+from gateway.core.backend_jobs import RETRIES
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.retention import Deletion, EndDeletion
 from gateway.ledger.threads import Caller
-from gateway.maintenance.outbox import RETRIES
 from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta, ToolCallReady
 from tests.support.core import START, Core, query, running_core, soon, until
 from tests.support.deletions import DeletingAdapter, contexts, deletions

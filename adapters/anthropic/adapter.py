@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from adapters.anthropic.content import IMAGES, PDF, Block
+from adapters.anthropic.content import IMAGES, PDF, TEXTS, Block
 from adapters.anthropic.failures import AnthropicFailures
 from adapters.anthropic.files import Files
 from adapters.anthropic.request import RequestBody, continued, usable_container, with_container
@@ -151,6 +151,6 @@ factory = AdapterFactory(
     build=AnthropicAdapter,
     summary="Anthropic's Messages API, and servers compatible with it",
     states=(StateKind(StorageOwner.GATEWAY, HandleKind.NONE, AnthropicAdapter),),
-    input_modes=("text/plain", "text/*", "application/json", "application/xml", "application/yaml", PDF, *IMAGES),
+    input_modes=("text/plain", "text/*", *TEXTS, PDF, *IMAGES),
     output_modes=("text/plain", "text/*", "application/json", "application/*", "image/*"),
 )

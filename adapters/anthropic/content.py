@@ -13,13 +13,15 @@ from msgspec import UNSET
 
 from adapters.http.failures import Failures
 from gateway.a2a.model import Json, Part
-from gateway.ports.adapter import ErrorClass
+from gateway.ports.adapter import AdapterError
 from gateway.ports.conversation import joined
 
 Block = dict[str, Json]
 
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 PDF = "application/pdf"
+TEXTS = ("application/json", "application/xml", "application/yaml")
+"""Types that are text besides those of `text/`."""
 LONGEST_TITLE = 255
 """Characters of the title of a document. The service takes 500, and 255 in a citation, which goes back with a paused answer."""
 
@@ -61,6 +63,8 @@ class UserContent:
 
     def _file(self, part: Part) -> Block:
         kind = _media_type(part)
+        if part.raw == "":
+            raise self._failures.unsendable("A file is empty.", f"a file of type {kind!r} is empty")
         if kind in IMAGES:
             return {"type": "image", "source": _source(part, kind)}
         if kind == PDF:
@@ -70,9 +74,16 @@ class UserContent:
         try:
             text = base64.b64decode(part.raw).decode()
         except ValueError as error:
-            why = f"a file of type {kind!r} is neither text nor a PDF nor one of {', '.join(IMAGES)}"
-            raise self._failures.error(ErrorClass.REJECTED, why) from error
+            raise self._not_text(kind) from error
         return self._document(part, {"type": "text", "media_type": "text/plain", "data": text})
+
+    def _not_text(self, kind: str) -> AdapterError:
+        if kind.startswith("text/") or kind in TEXTS:
+            return self._failures.unsendable(
+                "A file of text is not in UTF-8.", f"a file of type {kind!r} is not in UTF-8"
+            )
+        detail = f"a file of type {kind!r} is neither text nor a PDF nor one of {', '.join(IMAGES)}"
+        return self._failures.unsendable("A file is neither text nor of a type that the model takes.", detail)
 
     def _document(self, part: Part, source: Block) -> Block:
         title = {"title": part.filename[:LONGEST_TITLE]} if part.filename else {}

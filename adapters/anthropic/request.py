@@ -50,7 +50,7 @@ class RequestBody:
         """Raises: AdapterError for content that the service does not take."""
         messages = encode_messages(request.items, self._model, self._content)
         if not messages or messages[-1]["role"] != "user":
-            raise self._failures.error(ErrorClass.REJECTED, "the message has no content for the model")
+            raise self._failures.unsendable("The message has no text but blanks, and no file.")
         body = self._with(self._offer(request.tools, messages), messages)
         if self._thinking is not None and not (self._thinking["type"] == "enabled" and lacks_thinking(messages)):
             body["thinking"] = self._thinking

@@ -62,7 +62,7 @@ class EngineAdapter:
         try:
             outgoing = encode(request.items)
         except ValueError as error:
-            raise self._failures.error(ErrorClass.REJECTED, str(error)) from error
+            raise self._failures.unsendable("A file is no base64.", str(error)) from error
         answer, handle = Answer(cumulative=False), request.handle
         if handle is None:
             with nothing_sent():

@@ -53,6 +53,7 @@ _WITHOUT_MESSAGE = {
     ErrorClass.BACKEND_FAILED: ErrorClass.UNREACHABLE,
     ErrorClass.UNKNOWN: ErrorClass.UNREACHABLE,
     ErrorClass.REJECTED: ErrorClass.NOT_SERVED,
+    ErrorClass.UNSENDABLE: ErrorClass.NOT_SERVED,
     ErrorClass.OVERFLOW: ErrorClass.NOT_SERVED,
     ErrorClass.POLICY: ErrorClass.NOT_SERVED,
     ErrorClass.CONTRACT_BROKEN: ErrorClass.NOT_SERVED,
@@ -127,6 +128,13 @@ class Failures:
             backend_down=backend_down,
             stale_connection=stale_connection,
         )
+
+    def unsendable(self, why: str, detail: str = "") -> AdapterError:
+        """The error for content that a request of this adapter has no form for. `why` is a sentence for callers; the detail is
+        for the log alone, the same where it is empty."""
+        error = self.error(ErrorClass.UNSENDABLE, detail or why)
+        error.hint = why
+        return error
 
     def detail(self, text: str) -> str:
         """A backend's words for the log: one line, without secrets."""

@@ -76,7 +76,9 @@ class LangGraphAdapter:
     async def call(self, request: ServiceRequest) -> AsyncGenerator[AdapterEvent, None]:
         turn = self._turn(request)
         if turn.run is None:
-            raise self._failures.error(ErrorClass.REJECTED, "nothing in the thread waits for what is sent")
+            raise self._failures.unsendable(
+                "Nothing waits for this answer.", "nothing in the thread waits for what is sent"
+            )
         thread = request.handle
         if thread is None:
             with nothing_sent():

@@ -91,18 +91,20 @@ _CONTENTS: dict[Refused, str] = {
     "tool-result-and-message": "the result of a tool and the message beside it",
 }
 
-_REASONS: dict[str, str] = {
-    ErrorClass.REJECTED: "its content was not accepted",
-    ErrorClass.OVERFLOW: "with it, the conversation is too long",
-    ErrorClass.POLICY: "its content is against the policy of the backend",
+_REFUSALS: dict[str, str] = {
+    ErrorClass.REJECTED: "The agent's backend refused {}: its content was not accepted.",
+    ErrorClass.OVERFLOW: "The agent's backend refused {}: with it, the conversation is too long.",
+    ErrorClass.POLICY: "The agent's backend refused {}: its content is against the policy of the backend.",
+    ErrorClass.UNSENDABLE: "The gateway did not send {}: the agent's backend cannot take its content.",
 }
+"""Sentences around the content."""
 
 
 def cause(failure: str) -> str:
     """A failure in a sentence for operators; empty for a class that is not known. What a safe text says behind its semicolon is
     for callers."""
-    if failure in _REASONS:
-        return f"The agent's backend refused a message or the result of a tool: {_REASONS[failure]}."
+    if failure in _REFUSALS:
+        return _REFUSALS[failure].format("a message or the result of a tool")
     return _TEXTS[failure].partition(";")[0].rstrip(".") + "." if failure in _TEXTS else ""
 
 
@@ -131,14 +133,12 @@ def safe_text(
     hint: str = "",
 ) -> str:
     """The text of a failure for the caller. `retry_after` as of `time_until_retry`; `refused` is the content that the backend
-    refused; `hint` as of AdapterError."""
+    refused, or that could not be sent to it; `hint` as of AdapterError."""
     text = _TEXTS.get(failure)
     if text is None:
-        what = _CONTENTS[refused or "message"]
         left = "Both are" if refused == "tool-result-and-message" else "It is"
-        text = (
-            f"The agent's backend refused {what}: {_REASONS[failure]}. {left} left out of the conversation from now on."
-        )
+        sentence = _REFUSALS[failure].format(_CONTENTS[refused or "message"])
+        text = f"{sentence} {left} left out of the conversation from now on."
     later = f" It can be asked again in {retry_after} s." if retry_after is not None else ""
     more = f" {hint}" if hint else ""
     return f"{text}{more}{later} (correlation id {correlation_id})"

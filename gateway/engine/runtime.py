@@ -137,8 +137,8 @@ class Breakers:
 
     def rest(self, agent: Agent, failure: AdapterError) -> int | None:
         """Seconds for which requests are refused; None where they are not, or where time does not mend the failure."""
-        breaker = self._of(agent)
-        return None if breaker is None or not breaker.refuses or _is_answer(failure) else _seconds(breaker)
+        breaker, mended = self._of(agent), not (_is_answer(failure) or failure.kind is ErrorClass.UNSENDABLE)
+        return None if breaker is None or not breaker.refuses or not mended else _seconds(breaker)
 
     def _of(self, agent: Agent) -> Breaker | None:
         """The breaker of the agent's backend. It is None when the adapter names no backend, because the failures of
@@ -154,9 +154,10 @@ class Breakers:
 
 def _is_answer(error: AdapterError) -> bool:
     """Whether the error counts as an answer of the backend. An interrupted call does not count, because a kept
-    connection may be lost while the service works."""
+    connection may be lost while the service works, and neither does one of which nothing was sent."""
     meaning = error.kind.meaning
-    return not (error.backend_down or meaning.backend_down or meaning.processed is Processed.MAYBE)
+    unheard = error.backend_down or meaning.backend_down or meaning.processed is Processed.MAYBE
+    return not (unheard or error.kind is ErrorClass.UNSENDABLE)
 
 
 def _outcome(error: BaseException | None) -> str:

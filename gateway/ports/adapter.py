@@ -282,6 +282,7 @@ class ErrorClass(StrEnum):
 
     UNREACHABLE = "unreachable"
     REJECTED = "rejected-before-processing"
+    UNSENDABLE = "not-sendable"
     RATE_LIMITED = "rate-limited"
     LOCKED = "locked"
     UNAUTHORISED = "unauthorised"
@@ -328,6 +329,7 @@ class ErrorMeaning(msgspec.Struct, frozen=True):
 MEANINGS: Mapping[str, ErrorMeaning] = {
     ErrorClass.UNREACHABLE: ErrorMeaning(Processed.NO, transient=True, backend_down=True),
     ErrorClass.REJECTED: ErrorMeaning(Processed.NO, conclusive=True, refuses_content=True),
+    ErrorClass.UNSENDABLE: ErrorMeaning(Processed.NO, conclusive=True, refuses_content=True),
     ErrorClass.RATE_LIMITED: ErrorMeaning(Processed.NO, transient=True),
     ErrorClass.LOCKED: ErrorMeaning(Processed.NO, transient=True),
     ErrorClass.UNAUTHORISED: ErrorMeaning(Processed.NO),

@@ -334,6 +334,19 @@ async def test_a_message_that_is_refused_is_left_out_of_the_next_request(tmp_pat
     assert sent(server) == [user("one"), model("Hello"), user("two")]
 
 
+async def test_a_message_that_cannot_be_sent_is_told_as_such_and_left_out(tmp_path: Path) -> None:
+    server = server_of(by_keyword({}, [Say("Hello")]))
+    async with talking(server, tmp_path, pace=AT_ONCE) as claude:
+        tasks = [await claude.send(words, "c") for words in ("one", " ", "two")]
+    message = tasks[1]["status"]["message"]
+    assert message["metadata"]["errorClass"] == ErrorClass.UNSENDABLE
+    assert message["parts"][0]["text"].startswith(
+        "The gateway did not send this message: the agent's backend cannot take its content. It is left out of the "
+        "conversation from now on. The message has no text but blanks, and no file. (correlation id "
+    )
+    assert sent(server) == [user("one"), model("Hello"), user("two")]
+
+
 async def test_an_overloaded_service_is_asked_again(tmp_path: Path) -> None:
     tries: list[Any] = []
 

@@ -30,9 +30,10 @@ from tests.support.scripted_tools import ScriptedTools
 
 ROTATING = pytest.mark.parametrize("ownership", [G, BR], ids=["G", "BR"])
 TEXTS = {
-    ErrorClass.REJECTED: "its content was not accepted",
-    ErrorClass.OVERFLOW: "with it, the conversation is too long",
-    ErrorClass.POLICY: "its content is against the policy of the backend",
+    ErrorClass.REJECTED: "The agent's backend refused this message: its content was not accepted.",
+    ErrorClass.OVERFLOW: "The agent's backend refused this message: with it, the conversation is too long.",
+    ErrorClass.POLICY: "The agent's backend refused this message: its content is against the policy of the backend.",
+    ErrorClass.UNSENDABLE: "The gateway did not send this message: the agent's backend cannot take its content.",
 }
 LATER = START + 6000
 
@@ -54,7 +55,7 @@ def users(core: Core) -> list[tuple[int, int]]:
 async def test_46b_a_refused_message_is_told_as_such(core: Core, kind: ErrorClass, streaming: bool) -> None:
     core.agent(adapter_of(G, refused(kind)))
     task = await say(core, "1", streaming=streaming)
-    assert text_of(task).startswith(f"The agent's backend refused this message: {TEXTS[kind]}.")
+    assert text_of(task).startswith(TEXTS[kind])
     assert (error_class(task), task.metadata) == (kind, {"refused": "message"})
 
 

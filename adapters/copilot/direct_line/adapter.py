@@ -158,4 +158,4 @@ class DirectLineAdapter:
         try:
             return encode(request.items)
         except ValueError as error:
-            raise self._failures.error(ErrorClass.REJECTED, str(error)) from error
+            raise self._failures.unsendable("A file is no base64.", str(error)) from error

@@ -102,7 +102,8 @@ async def refusal(adapter: Adapter, *items: Item, **options: Any) -> AdapterErro
 async def test_a_message_without_content_is_refused_before_it_is_sent(
     server: MessagesServer, plain: Adapter, items: tuple[Item, ...]
 ) -> None:
-    assert (await refusal(plain, *items)).kind is ErrorClass.REJECTED
+    error = await refusal(plain, *items)
+    assert (error.kind, error.hint) == (ErrorClass.UNSENDABLE, "The message has no text but blanks, and no file.")
     assert server.requests == []
 
 
@@ -451,8 +452,30 @@ async def test_a_file_has_the_form_that_its_type_needs(
 async def test_a_file_that_the_model_cannot_take_is_refused_by_its_type(server: MessagesServer, plain: Adapter) -> None:
     raw = base64.b64encode(b"\xff\xfe\x00").decode()
     error = await refusal(plain, parts(Part(raw=raw, media_type="audio/wav")))
-    assert error.kind is ErrorClass.REJECTED
+    assert (error.kind, error.hint) == (
+        ErrorClass.UNSENDABLE,
+        "A file is neither text nor of a type that the model takes.",
+    )
     assert "'audio/wav'" in error.detail
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "text/csv; charset=latin1", "application/json"])
+async def test_a_file_of_text_that_is_not_utf_8_is_refused_as_such(
+    server: MessagesServer, plain: Adapter, media_type: str
+) -> None:
+    error = await refusal(plain, parts(Part(text="x"), Part(raw="//79", media_type=media_type)))
+    assert (error.kind, error.hint) == (ErrorClass.UNSENDABLE, "A file of text is not in UTF-8.")
+    assert error.detail == f"a file of type {media_type.partition(';')[0]!r} is not in UTF-8"
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("media_type", ["image/png", "application/pdf", "text/plain"])
+async def test_an_empty_file_is_refused_before_it_is_sent(
+    server: MessagesServer, plain: Adapter, media_type: str
+) -> None:
+    error = await refusal(plain, parts(Part(text="x"), Part(raw="", media_type=media_type)))
+    assert (error.kind, error.hint) == (ErrorClass.UNSENDABLE, "A file is empty.")
     assert server.requests == []
 
 

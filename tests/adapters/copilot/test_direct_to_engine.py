@@ -172,7 +172,7 @@ async def test_a_limit_of_requests_names_its_time(engine: CopilotEngine, adapt: 
 
 async def test_a_file_that_is_no_base64_is_refused_before_anything_is_sent(engine: CopilotEngine, adapt: Adapt) -> None:
     given = Message(message_id="m", role=Role.USER, parts=(Part(raw="no!"),))
-    assert (await failure(adapt(), request("", items=(UserItem(given),)))).kind is ErrorClass.REJECTED
+    assert (await failure(adapt(), request("", items=(UserItem(given),)))).kind is ErrorClass.UNSENDABLE
     assert engine.requests == []
 
 

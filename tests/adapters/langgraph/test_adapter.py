@@ -208,7 +208,7 @@ async def test_a_wrong_key_is_named_as_such(build: Build) -> None:
 async def test_what_nothing_waits_for_is_not_sent(server: LangGraphServer, adapter: LangGraphAdapter) -> None:
     handle = completed(await collect(adapter, request("one"))).handle
     late = request("x", handle=handle, items=(OutputItem("run/i/0", {}, approved=True),))
-    assert (await fault(adapter, late)).kind is ErrorClass.REJECTED
+    assert (await fault(adapter, late)).kind is ErrorClass.UNSENDABLE
     assert len(runs_of(server)) == 1
 
 

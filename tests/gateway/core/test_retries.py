@@ -19,6 +19,7 @@ NOT_PROCESSED = {ErrorClass.UNREACHABLE, ErrorClass.RATE_LIMITED, ErrorClass.LOC
 UNKNOWN = {ErrorClass.TIMED_OUT, ErrorClass.INTERRUPTED, ErrorClass.BACKEND_FAILED, ErrorClass.UNKNOWN}
 REFUSED = {
     ErrorClass.REJECTED,
+    ErrorClass.UNSENDABLE,
     ErrorClass.UNAUTHORISED,
     ErrorClass.NOT_SERVED,
     ErrorClass.HANDLE_EXPIRED,

@@ -24,7 +24,7 @@ DOWN = AdapterError(ErrorClass.UNREACHABLE, "refused")
 BAD_GATEWAY = AdapterError(ErrorClass.BACKEND_FAILED, "HTTP 502", backend_down=True)
 
 COUNT = [ErrorClass.UNREACHABLE, ErrorClass.TIMED_OUT]
-SAY_NOTHING = [ErrorClass.INTERRUPTED, ErrorClass.UNKNOWN]
+SAY_NOTHING = [ErrorClass.INTERRUPTED, ErrorClass.UNKNOWN, ErrorClass.UNSENDABLE]
 ANSWERS = [kind for kind in ErrorClass if kind not in (*COUNT, *SAY_NOTHING)]
 
 
@@ -122,7 +122,7 @@ def test_a_request_refused_during_a_trial_may_come_back_soon() -> None:
 @pytest.mark.parametrize("kind", list(ErrorClass))
 def test_no_time_is_named_for_a_failure_that_it_does_not_mend(kind: ErrorClass) -> None:
     mended = broken().rest(agent(), AdapterError(kind, ""))
-    assert mended == (None if kind in ANSWERS else COOLDOWN)
+    assert mended == (None if kind in (*ANSWERS, ErrorClass.UNSENDABLE) else COOLDOWN)
 
 
 def test_a_cancelled_trial_lets_the_next_request_be_the_trial() -> None:

@@ -97,7 +97,7 @@ async def test_files_are_uploaded_beside_the_words_and_the_data(line: DirectLine
 
 async def test_a_file_that_is_no_base64_is_refused_before_anything_is_sent(line: DirectLine, adapt: Adapt) -> None:
     error = await failure(adapt(), sending(Part(raw="no!")))
-    assert error.kind is ErrorClass.REJECTED
+    assert (error.kind, error.hint) == (ErrorClass.UNSENDABLE, "A file is no base64.")
     assert line.calls == []
 
 

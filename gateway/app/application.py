@@ -83,6 +83,7 @@ class Gateway:
         secrets: AdapterSecrets,
         pace: Pace | None,
         page_secret: bytes,
+        session_secret: bytes,
         push: build.Push | None,
         observer: Observer = SILENT,
         metrics: "Metrics | None" = None,
@@ -91,6 +92,7 @@ class Gateway:
         self._registry = registry
         self._ledger = ledger
         self._clock = clock
+        self._session_secret = session_secret
         self._push = push
         self._observer, self._metrics, self._audit = observer, metrics, audit
         ledger.observe(observer)
@@ -252,8 +254,6 @@ class Gateway:
     async def _load_pages(
         self, config: GatewayConfig, pipeline: Pipeline, auth: KeyHolders, serve_by: Callable[..., Pipeline]
     ) -> ASGIApp:
-        secret = await self._ledger.secret("ui-session")
-
         def load() -> ASGIApp:
             from gateway.recording.recordings import Recordings
             from gateway.ui.parts import Parts
@@ -278,7 +278,7 @@ class Gateway:
                 push_configs=None if self._push is None else self._push.configs,
                 recordings=None if folder is None else Recordings(folder),
             )
-            return Site(parts, secret)
+            return Site(parts, self._session_secret)
 
         return await asyncio.to_thread(load)
 
@@ -313,7 +313,8 @@ async def running(
         ledgers = registry.ledger(config.storage.url)
         async with ledgers.open(config.storage.settings, config.storage.auto_migrate) as ledger:
             clock = clock or replace(machine, now=ledger.now)
-            secret = await ledger.secret("page-token")
+            # That of sessions too: a page that is opened while the storage is away can say so then.
+            page_secret, session_secret = await asyncio.gather(ledger.secret("page-token"), ledger.secret("ui-session"))
             secrets = await build.adapter_secrets(config.storage, ledger)
             metrics = _metrics(config.metrics)
             with _access_log(config.logs, machine) as access, _audit_log(config.audit, machine) as audit:
@@ -328,7 +329,8 @@ async def running(
                     clock,
                     secrets,
                     pace,
-                    secret,
+                    page_secret,
+                    session_secret,
                     push,
                     observer,
                     metrics,

@@ -189,5 +189,6 @@ class Site:
 
 
 def _error_page(error: A2AError) -> Page:
-    values = {"message": error.message, "retry_after": error.retry_after}
+    trouble = error.metadata.get("storage")
+    values = {"message": error.message, "trouble": trouble, "retry_after": error.retry_after}
     return Page("error.html", HTTPStatus(error.http).phrase, values, error.http, error_headers(error))

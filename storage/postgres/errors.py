@@ -62,6 +62,13 @@ class Claimed(Lost):
         super().__init__("it is being copied or restored: wait for the end of that")
 
 
+class ReadOnly(Lost):
+    """The server takes no writes on this connection. On a new one it may again."""
+
+    def __init__(self) -> None:
+        super().__init__("the server takes no writes: it is read-only")
+
+
 class Unfit(Exception):
     """A value that no column can hold."""
 
@@ -78,7 +85,12 @@ _TROUBLES = {
     "XX002": "failing",
 }
 
-_LOSSES: dict[type[Failure | Lost], str] = {Behind: "behind", Claimed: "locked", Unconfirmed: "unconfirmed"}
+_LOSSES: dict[type[Failure | Lost], str] = {
+    Behind: "behind",
+    Claimed: "locked",
+    ReadOnly: "read-only",
+    Unconfirmed: "unconfirmed",
+}
 
 _INTEGRITY = "23"
 _UNFIT = ("22", "54")
@@ -101,6 +113,10 @@ def unfit(failure: Failure) -> bool:
 
 def transient(failure: Failure) -> bool:
     return failure.state in _TRANSIENT
+
+
+def only_reads(error: Failure | Lost) -> bool:
+    return trouble(error) == "read-only"
 
 
 def waited_in_vain(failure: Failure) -> bool:

@@ -23,6 +23,7 @@ from storage.postgres.errors import (
     Standby,
     Unconfirmed,
     conflicts,
+    only_reads,
     transient,
     trouble,
     unavailable,
@@ -136,6 +137,9 @@ class GroupStore:
             return [*outcomes, *((unit, refused) for unit in _others(units, outcomes))], []
         except (Failure, Lost) as error:
             self.trouble.refused(trouble(error))
+            if only_reads(error) and self._session is not None:
+                # What an operator changes counts for new connections.
+                self._session.close()
             left = [*_others(units, outcomes), *waiting()]
             failed, retried = self._not_written(left, error, closing=closing)
             if retried:

@@ -9,6 +9,7 @@ from typing import Any
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.tasks import PageLimits, TaskPage
 from storage.postgres import sql
+from storage.postgres.errors import ReadOnly
 from storage.postgres.pages import task_page
 from storage.postgres.reader import Reader
 from storage.postgres.session import Session
@@ -76,10 +77,10 @@ class PostgresReaders:
         await self._short.fetch(bound(sql.NOTIFY, {"payload": payload}))
 
     async def format(self) -> list[Row]:
-        """The version of the schema, and the oldest version of the code that may use it."""
+        """The version of the schema, and the oldest version of the code that may use it. Raises: LedgerUnavailable, also where
+        the server takes no writes."""
         self._refuse_when_closed()
-        [rows] = await self._short.fetch(bound(sql.FORMAT, {}))
-        return rows
+        return await self._short.run(_format)
 
     @asynccontextmanager
     async def _borrowed(self) -> AsyncGenerator[Reader, None]:
@@ -100,6 +101,16 @@ class PostgresReaders:
             self._closed = True
             for reader in (self._short, *self._long):
                 await reader.close()
+
+
+def _format(session: Session) -> list[Row]:
+    """Raises: Failure, Lost."""
+    [(read_only,)] = session.one(bound(sql.READ_ONLY, {}))
+    if read_only:
+        # What an operator changes counts for new connections.
+        session.close()
+        raise ReadOnly
+    return session.one(bound(sql.FORMAT, {}))
 
 
 def _call(query: Query, values: dict[str, Any]) -> Call:

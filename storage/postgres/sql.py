@@ -143,6 +143,9 @@ LIMITS = plain(
 FORMAT = plain("SELECT version_num, oldest FROM alembic_version, ledger_format")
 """The version of the schema, and the oldest version of the code that may use it."""
 
+READ_ONLY = plain("SELECT current_setting('default_transaction_read_only') = 'on'")
+"""Whether a transaction that does not say so itself would be refused a write on this connection."""
+
 VERSION = prepared("VERSION", Text("SELECT CAST(coalesce(sum(number), 0) + count(*) AS bigint) FROM ledger_writer"))
 """A number that changes with every group of any process."""
 

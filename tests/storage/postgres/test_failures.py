@@ -567,6 +567,32 @@ async def test_a_server_that_only_reads_is_named_so(database_url: str) -> None:
         assert await numbers(ledger) == [1]
 
 
+async def test_a_gateway_that_nobody_writes_to_knows_that_its_server_only_reads_and_when_it_writes_again(
+    database_url: str,
+) -> None:
+    """The second change counts for new connections alone, as the first one does."""
+    name = database_url.rpartition("/")[2]
+    async with opened(database_url) as ledger:
+        await ledger.commit(ACCEPT)
+        await ledger.ready()
+        written = await asyncio.to_thread(run, database_url, _WRITTEN)
+        await asyncio.to_thread(run, database_url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        await asyncio.to_thread(cut_off, database_url)
+        for _ in range(2):
+            assert await outcome(ledger.ready()) == "read-only"
+        assert await asyncio.to_thread(run, database_url, _WRITTEN) == written
+        assert await outcome(ledger.commit(event(2))) == "read-only"
+        assert await outcome(ledger.ready()) == "read-only"
+        writes = f"{database_url}?options=-c%20default_transaction_read_only%3Doff"
+        await asyncio.to_thread(run, writes, f"ALTER DATABASE {name} RESET default_transaction_read_only")
+        await ledger.ready()
+        await ledger.commit(event(2))
+        assert await numbers(ledger) == [1, 2]
+
+
+_WRITTEN = "SELECT id, number FROM ledger_writer ORDER BY id"
+
+
 @pytest.mark.parametrize("change", ["postgres:wrong-word@", "nobody-there:wrong-word@"])
 async def test_a_wrong_password_is_refused_without_being_told(database_url: str, change: str) -> None:
     scheme, _, rest = database_url.partition("://")

@@ -55,7 +55,7 @@ _CONFIRMED = 3.0
 _OLD = 7 * 24 * 3600 * 1000
 """Milliseconds after which the row of a writer that is gone is deleted."""
 
-_WHAT = "the database did not commit"
+WHAT = "the database did not commit"
 
 
 class _Doubt(msgspec.Struct, frozen=True):
@@ -84,12 +84,15 @@ class GroupStore:
         begin: Sequence[Call] = (),
         *,
         read: Callable[[], Session] | None = None,
+        check: Callable[[], None] = lambda: None,
         patience: float = 0.0,
     ) -> None:
-        """`connect` opens a connection that may write, `read` one that reads, where it is another. They raise Lost. `begin` is
-        run at the beginning of each transaction. `patience` is the number of seconds for which any unit waits for a row."""
+        """`connect` opens a connection that may write, `read` one that reads, where it is another; `check` is called before one
+        that is open is used. They raise Lost. `begin` is run at the beginning of each transaction. `patience` is the number of
+        seconds for which any unit waits for a row."""
         self._connect = connect
         self._read = read or connect
+        self._check = check
         self._patience = patience
         self._begin = (bound(sql.BEGIN, {}), *begin)
         self._writer = secrets.token_hex(8)
@@ -132,7 +135,7 @@ class GroupStore:
             self._write_all(_others(units, outcomes), outcomes, held)
         except Behind as error:
             self._doubt = None
-            refused = unavailable(_WHAT, error)
+            refused = unavailable(WHAT, error)
             self.trouble.refused(refused.trouble)
             return [*outcomes, *((unit, refused) for unit in _others(units, outcomes))], []
         except (Failure, Lost) as error:
@@ -200,7 +203,7 @@ class GroupStore:
         retried = [unit for unit in units if not closing and (id(unit) in doubted or now < unit.until)]
         if len(retried) == len(units):
             return [], retried
-        error = unavailable(_WHAT, self._cause(why))
+        error = unavailable(WHAT, self._cause(why))
         kept = {id(unit) for unit in retried}
         return [(unit, error) for unit in units if id(unit) not in kept], retried
 
@@ -247,6 +250,7 @@ class GroupStore:
 
     def _reached(self) -> Session:
         """Raises: Lost, Failure, Behind."""
+        self._check()
         if self._session is None or not self._session.usable:
             self._session = None
             session = self._connect()

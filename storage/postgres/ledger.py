@@ -1,27 +1,34 @@
 """The ledger on a database of PostgreSQL. Law: one thread writes, reads have connections of their own."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
 
 import structlog
 
 from gateway.ledger.backlog import Sizes
+from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.points import CommitPoint
 from gateway.ledger.port import Changed, Ledger
 from storage.postgres import schema, sql
 from storage.postgres.errors import Failure, Lost, unavailable
-from storage.postgres.groups import GroupStore
+from storage.postgres.groups import WHAT, GroupStore
 from storage.postgres.listening import Listener
 from storage.postgres.presence import entered
+from storage.postgres.reach import VERDICT, Reach
 from storage.postgres.readers import PostgresReaders
 from storage.postgres.session import MARGIN, Session
 from storage.postgres.settings import PostgresSettings
 from storage.postgres.text import Call, bound
+from storage.statement import Step
 from storage.stored_ledger import StoredLedger
 from storage.write.writer import Writer
 
-Connect = Callable[[], Session]
+Connect = Callable[..., Session]
+
+_READY = 5.0
+"""Seconds within which a database answers that is ready."""
 
 _REFUSED_BY_A_POOLER = "unsupported startup parameter"
 
@@ -29,8 +36,11 @@ log = structlog.get_logger("storage.postgres.ledger")
 
 
 class PostgresLedger(StoredLedger):
-    def __init__(self, store: GroupStore, writer: Writer, readers: PostgresReaders, listener: Listener) -> None:
+    def __init__(
+        self, reach: Reach, store: GroupStore, writer: Writer, readers: PostgresReaders, listener: Listener
+    ) -> None:
         super().__init__(writer, readers)
+        self._reach = reach
         self._group_store = store
         self._found = readers
         self._listener = listener
@@ -48,11 +58,25 @@ class PostgresLedger(StoredLedger):
         return {"database": await self._found.size()}
 
     async def ready(self) -> None:
-        schema.check(await self._found.format())
+        try:
+            async with asyncio.timeout(_READY):
+                found = await self._found.format()
+        except TimeoutError:
+            self._reach.suspect()
+            raise LedgerUnavailable("the database did not answer in time") from None
+        schema.check(found)
         if self._group_store.trouble.present:
             # After a failed readiness check no requests arrive, so requests cannot show that the database has
             # recovered.
             await self._probe()
+
+    async def _store(self, steps: list[Step], kinds: Collection[type[CommitPoint]] = ()) -> None:
+        try:
+            # The writer may be at a group that the server has not answered yet.
+            self._reach.refuse()
+        except Lost as error:
+            raise unavailable(WHAT, error) from error
+        await super()._store(steps, kinds)
 
 
 @asynccontextmanager
@@ -63,16 +87,21 @@ async def open_ledger(settings: PostgresSettings, auto_migrate: bool) -> AsyncGe
     version; `auto_migrate` allows to make it, and to migrate an older one.
     """
     connect, write, begin = await asyncio.to_thread(_prepare, settings, auto_migrate)
-    store = GroupStore(write, begin, read=connect, patience=settings.lock_timeout)
+    reach = Reach(connect)
+    read = partial(reach.connect, connect)
+    store = GroupStore(
+        partial(reach.connect, write), begin, read=read, check=reach.check, patience=settings.lock_timeout
+    )
     writer = Writer(store)
-    readers = PostgresReaders(store.reading, settings.readers)
+    readers = PostgresReaders(store.reading, reach, settings.readers)
     try:
         await writer.open()
-        yield PostgresLedger(store, writer, readers, Listener(connect, readers.version, readers.notify))
+        yield PostgresLedger(reach, store, writer, readers, Listener(read, readers.version, readers.notify))
     finally:
         try:
             await writer.close()
         finally:
+            reach.close()
             await readers.close()
 
 
@@ -115,6 +144,7 @@ def _connect(settings: PostgresSettings, *, pooled: bool, writes: bool = False) 
         Session,
         settings.conninfo(options=not pooled, writes=writes),
         settings.connect_timeout,
-        settings.statement_timeout + MARGIN,
+        # What has waited for this long also waits until it is known why.
+        settings.statement_timeout + MARGIN - VERDICT,
         prepares=not pooled,
     )

@@ -31,9 +31,10 @@ _SNAPSHOT, _COMMIT, _ROLLBACK = bound(sql.SNAPSHOT, {}), bound(sql.COMMIT, {}), 
 class Reader:
     """Owns its connection and its thread. `fetch`, `run` and `close` are called in the event loop."""
 
-    def __init__(self, connect: Callable[[], Session], name: str) -> None:
-        """`connect` raises Lost."""
+    def __init__(self, connect: Callable[[], Session], check: Callable[[], None], name: str) -> None:
+        """`check` is called before a connection that is open is used. Both raise Lost."""
         self._connect = connect
+        self._check = check
         self._session: Session | None = None
         self._loop = asyncio.get_running_loop()
         self._waiting: list[_Read] = []
@@ -122,6 +123,7 @@ class Reader:
 
     def _again(self, job: Job[T]) -> T:
         """What the job returns; once more on a new connection where the old one is gone. Raises: Failure, Lost."""
+        self._check()
         if self._session is not None and self._session.usable:
             try:
                 return job(self._session)

@@ -43,9 +43,19 @@ Outcome = Result | Failure
 class Session:
     """One thread at a time uses it."""
 
-    def __init__(self, conninfo: str, connect_timeout: float, timeout: float, *, prepares: bool) -> None:
+    def __init__(
+        self,
+        conninfo: str,
+        connect_timeout: float,
+        timeout: float,
+        *,
+        prepares: bool,
+        on_silence: Callable[[], None] = lambda: None,
+    ) -> None:
         """Connects. `connect_timeout` is the number of seconds for each address, `timeout` those within which the server
-        says something more. Without `prepares` no statement is prepared. Raises: Lost."""
+        says something more; `on_silence` is called when it does not. Without `prepares` no statement is prepared. Raises:
+        Lost."""
+        self._on_silence = on_silence
         self._timeout = timeout
         self._prepares = prepares
         self._prepared: set[bytes] = set()
@@ -177,6 +187,7 @@ class Session:
     def _wait(self) -> int:
         found = self._poll.poll(self._timeout * 1000)
         if not found:
+            self._on_silence()
             raise Silent
         return found[0][1]
 

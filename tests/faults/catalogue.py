@@ -156,6 +156,7 @@ CATALOGUE: dict[str, Fault] = {
             "test_a_commit_whose_answer_is_lost_is_stored_once_and_acknowledged",
             "test_a_group_in_doubt_waits_until_the_server_can_say",
             "test_a_connection_that_has_fallen_silent_is_replaced",
+            "test_whoever_waits_for_a_silent_server_waits_once_and_who_comes_later_is_refused_at_once",
         ),
     ),
     "D6": Fault(

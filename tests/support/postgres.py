@@ -117,6 +117,21 @@ class Server:
         while any(Path(f"/proc/{pid}").exists() for pid in killed):
             time.sleep(0.01)
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """In the block it takes connections, as its system does that for it, and says nothing."""
+        postmaster = int((self.data / "postmaster.pid").read_text().split()[0])
+        os.kill(postmaster, signal.SIGSTOP)  # so that it begins no other
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+        stopped = [postmaster, *map(int, children)]
+        try:
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+
     def promote(self) -> None:
         """A standby becomes a server that takes writes. Returns when it does."""
         self.run("pg_ctl", "promote", "--wait", "--pgdata", self.data)

@@ -1,6 +1,7 @@
 """A source of tools of `type: mcp`: a Model Context Protocol server, over streamable HTTP or as a child process.
 
-Law: one session for all turns, opened for the first request, and again after it was lost. The MCP library is not needed to
+Law: one session for all turns, opened for the first request, and again after it was lost; a child that answers nothing any
+more is ended. The MCP library is not needed to
 import this module.
 """
 
@@ -105,7 +106,8 @@ def _connect(settings: McpSettings) -> "Connection":
     env = {name: value.get_secret_value() for name, value in settings.env.items()}
     command = list(settings.command or ())
     transport = over_stdio(command, env, settings.cwd, settings.source)
-    return Connection(settings.source, transport, partial(start_error, command, env, settings.cwd), env.values())
+    opening = partial(start_error, command, env, settings.cwd)
+    return Connection(settings.source, transport, opening, env.values(), is_child=True)
 
 
 factory = ToolFactory(settings=McpSettings, build=McpServer)

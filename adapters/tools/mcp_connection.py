@@ -54,6 +54,7 @@ _CONNECT_SECONDS = 10
 _EVENT_LIMIT = 4 * 1024 * 1024
 _OPEN_SECONDS = 60
 _CLOSE_SECONDS = 5
+_PING_SECONDS = 5
 _PAGES = 100
 _LINE_LENGTH = 8192
 _KEY = "a2a-gateway.dev/idempotency-key"
@@ -161,9 +162,17 @@ class Connection:
         transport: Transport,
         open_error: Callable[[str], ToolError] = ToolError,
         secrets: Iterable[str] = (),
+        *,
+        is_child: bool = False,
     ) -> None:
         """`source` is the name for the log. `open_error` makes the error of a connection that could not be opened, from a
-        description of the reason. `secrets` are masked wherever the server quotes them in an error."""
+        description of the reason. `secrets` are masked wherever the server quotes them in an error.
+
+        `is_child`: the server is a child process, which has one stream for all calls. When a call is given up, the server is
+        asked whether it answers at all; if not, it is ended, and no call is sent to it meanwhile.
+        """
+        self._is_child = is_child
+        self._check: asyncio.Task[None] | None = None
         self._secrets = pattern_of(secrets, begun=True)
         self._source = source
         self._transport = transport
@@ -190,10 +199,11 @@ class Connection:
         return self._task.done()
 
     async def tools(self) -> tuple[SourceTool, ...]:
-        """The tools of the server. The result is the same tuple until the tools change. Raises: ToolError."""
-        client = await asyncio.shield(self._opened)
+        """The tools of the server. The result is the same tuple until the tools change. Raises: ToolError; SessionExpired."""
+        await asyncio.shield(self._opened)
         async with self._list_lock:
             if not self._is_listed:
+                client = await self._sound()
                 before = self._changes
                 with self._exchange():
                     found = tuple([tool async for tool in _list_tools(client, self._results)])
@@ -204,13 +214,23 @@ class Connection:
     async def call(self, run: ToolRun) -> ToolOutput:
         """Calls the tool. Raises: ToolError; SessionExpired when the tool has not run, so that the call can be made on
         another connection."""
-        client = await asyncio.shield(self._opened)
+        client = await self._sound()
         with self._exchange():
             return await _call(client, run)
 
+    async def _sound(self) -> Client:
+        """The client, when the connection is open and in no doubt. Raises: ToolError; SessionExpired when it is over."""
+        client = await asyncio.shield(self._opened)
+        if self._check is not None:
+            await asyncio.wait({self._check})
+        if self.over:
+            raise SessionExpired("the connection has ended")
+        return client
+
     @contextmanager
     def _exchange(self) -> Iterator[None]:
-        """Surrounds the requests of one call. A session that has expired ends the connection.
+        """Surrounds the requests of one call. A session that has expired ends the connection, and so does a child that answers
+        nothing any more after a call was given up.
 
         Raises: ToolError, ConsentNeeded and SessionExpired in place of the library's errors.
         """
@@ -218,6 +238,9 @@ class Connection:
         token = http_answers.set(answers)
         try:
             yield
+        except asyncio.CancelledError:
+            self._doubt()
+            raise
         except MCPError as error:
             if answers and _is_expired(answers[-1], error.code):
                 self._ending.set()
@@ -234,6 +257,23 @@ class Connection:
             http_answers.reset(token)
         raise failed
 
+    def _doubt(self) -> None:
+        """Begins to check whether the server still answers, if that is not being checked."""
+        if self._is_child and not self.over and (self._check is None or self._check.done()):
+            # In no task group, because the check must not delay the turn that has given up.
+            self._check = asyncio.get_running_loop().create_task(self._ping(), context=contextvars.Context())
+
+    async def _ping(self) -> None:
+        """Ends the connection when the server does not answer."""
+        try:
+            async with asyncio.timeout(_PING_SECONDS):
+                await self._opened.result().session.send_request(types.PingRequest(), types.EmptyResult)
+        except TimeoutError:
+            log.error("tools.stalled", source=self._source, waited=_PING_SECONDS)
+            self._ending.set()
+        except (MCPError, ValidationError):
+            """A refusal is an answer too, and a connection that has closed is over without this."""
+
     def _describe(self, error: BaseException, answers: Sequence[HttpAnswer]) -> str:
         text = _description(error, answers)
         return text if self._secrets is None else self._secrets.sub("***", text)
@@ -242,7 +282,7 @@ class Connection:
         self._ending.set()
         if not self._opened.done():
             self._scope.cancel()
-        await asyncio.wait({self._task})
+        await asyncio.wait({self._task} if self._check is None else {self._task, self._check})
 
     async def _run(self) -> None:
         answers: list[HttpAnswer] = []

@@ -1,4 +1,4 @@
-"""Errors of MCP servers, without their library: an expired session, and why a server that is started here does not run."""
+"""Errors of MCP servers, without their library: a session that is over, and why a server that is started here does not run."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from gateway.ports.tools import ProgramNotStarted, ToolError
 
 
 class SessionExpired(ToolError):
-    """The server does not know the session any more, so it did not carry out the request."""
+    """The session is over, and the server did not carry out the request, which can be made in another session."""
 
 
 def start_error(command: Sequence[str], env: Mapping[str, str], cwd: Path | None, why: str) -> ProgramNotStarted:

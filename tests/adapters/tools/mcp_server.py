@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,14 @@ async def hangs(ctx: Context[Any], ended: str) -> str:
 def dies() -> str:
     """Ends the process."""
     os._exit(3)
+
+
+@server.tool(structured_output=False)
+async def stalls(began: str) -> str:
+    """Makes a file, and then stops the event loop of the process, which answers nothing any more."""
+    os.mkdir(began)  # noqa: PTH102  # and not awaited: nothing is, from here on
+    time.sleep(1000)  # noqa: ASYNC251
+    return ""
 
 
 @server.tool(structured_output=False)

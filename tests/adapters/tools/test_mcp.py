@@ -6,14 +6,18 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from pydantic import ValidationError
+from structlog.testing import capture_logs
 
+from adapters.tools import mcp_connection
 from adapters.tools.mcp import McpServer, McpSettings
-from gateway.ports.tools import ConsentNeeded, ConsentPage, ToolError, ToolOutput
+from gateway.ports.tools import ConsentNeeded, ConsentPage, ToolError, ToolOutput, ToolRun
 from tests.adapters.tools.served_mcp import BOUND, ROOT, SMALL, Served, eventually, run
 from tests.support.refusing import refusing_port
 
@@ -180,6 +184,66 @@ async def test_a_child_that_was_killed_while_nothing_ran_is_started_again(make: 
             return False
 
     await eventually(is_another)
+
+
+async def test_a_child_that_answers_nothing_after_a_call_was_given_up_is_ended_and_another_one_is_started(
+    make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(mcp_connection, "_PING_SECONDS", 0.5)
+    source = over_stdio(make)
+    first = await _process(source)
+    hanging = asyncio.Event()
+    call = run("hangs", lambda _: hanging.set(), ended=str(tmp_path / "ended"))
+    with capture_logs() as logs:
+        async with asyncio.timeout(BOUND), asyncio.TaskGroup() as group:
+            other = group.create_task(_refusal(source.run(call)))
+            await hanging.wait()
+            await _stalled(source, tmp_path)
+            assert await _process(source) != first
+            assert other.result() == "Connection closed"
+    assert [line["source"] for line in logs if line["event"] == "tools.stalled"] == ["mcp"]
+
+    async def has_ended() -> bool:
+        try:
+            os.kill(first, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    await eventually(has_ended)
+
+
+async def test_a_child_that_answers_after_a_call_was_given_up_is_kept(make: Make, tmp_path: Path) -> None:
+    source = over_stdio(make)
+    first = await _process(source)
+    hanging = asyncio.Event()
+    call = run("hangs", lambda _: hanging.set(), ended=str(tmp_path / "ended"))
+    await _given_up(source, call, hanging.wait)
+    assert await _process(source) == first
+
+
+async def test_closing_ends_a_child_that_is_being_checked(make: Make, tmp_path: Path) -> None:
+    source = over_stdio(make)
+    first = await _process(source)
+    await _stalled(source, tmp_path)
+    async with asyncio.timeout(BOUND):
+        await source.aclose()
+    with pytest.raises(ProcessLookupError):
+        os.kill(first, 0)
+
+
+async def _given_up(source: McpServer, call: ToolRun, has_begun: Callable[[], Awaitable[object]]) -> None:
+    """Makes the call, and cancels it when it has begun."""
+    async with asyncio.timeout(BOUND), asyncio.TaskGroup() as group:
+        task = group.create_task(source.run(call))
+        await has_begun()
+        task.cancel()
+
+
+async def _stalled(source: McpServer, folder: Path) -> None:
+    """Makes a call that stops the server, and gives it up."""
+    began = anyio.Path(folder / "began")
+    await _given_up(source, run("stalls", began=str(began)), partial(eventually, began.exists))
 
 
 async def test_concurrent_first_calls_share_one_child(make: Make) -> None:

@@ -66,7 +66,7 @@ class PythonTool:
                             return output
             finally:
                 await call.stop()
-        raise ToolError(f"{run.name} was ended before it returned")
+        raise ToolError(f"{run.name} was ended before it returned", may_have_run=True)
 
     async def aclose(self) -> None:
         await self._host.aclose()

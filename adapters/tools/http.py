@@ -36,6 +36,7 @@ _ANSWER_LIMIT = 4 * 1024 * 1024
 _CONNECT_SECONDS = 10
 _REFUSES_CREDENTIALS = (401, 403, 407)
 _WITHOUT_BODY = ("GET", "DELETE")
+_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
 
 
 class ConnectionEnded(aiohttp.ClientConnectionError):
@@ -258,7 +259,7 @@ class HttpTool:
             silent = isinstance(error.__cause__, aiohttp.ServerDisconnectedError) and not self._answered
             if silent and url.startswith("http:"):
                 reason = f"{reason}; {ADDRESS_OF_TLS}"  # most servers of TLS say nothing to a request in plain text
-            failed = ToolError(f"{self._method} at {host}: {reason}")
+            failed = ToolError(f"{self._method} at {host}: {reason}", may_have_run=not isinstance(error, _NOT_SENT))
             drop_tracebacks(error)
         raise failed
 
@@ -295,7 +296,8 @@ class HttpTool:
         ) as response:
             self._answered = True
             if response.status in _REFUSES_CREDENTIALS or 300 <= response.status < 400:
-                raise ToolError(f"{self._method} at {host}: HTTP {response.status}")
+                refused = response.status in _REFUSES_CREDENTIALS
+                raise ToolError(f"{self._method} at {host}: HTTP {response.status}", may_have_run=not refused)
             answer = _decode(await _beginning(response), response.content_type, response.charset)
             if 200 <= response.status < 300:
                 return ToolOutput(answer)

@@ -61,13 +61,27 @@ _KEY = "a2a-gateway.dev/idempotency-key"
 _RESULT_STEPS = 20 * STEPS
 """Steps for the check of a result, which does not run on the event loop."""
 
+_NOT_SENT = 0
+"""In place of the status of an answer to a request that did not go out."""
+
+# Errors of a server that did not carry out the request.
+_NOT_RUN = frozenset(
+    {
+        types.METHOD_NOT_FOUND,
+        types.INVALID_PARAMS,
+        types.HEADER_MISMATCH,
+        types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+        types.UNSUPPORTED_PROTOCOL_VERSION,
+    }
+)
+
 # The answers to a request in a session that has expired. Most servers answer 404, as the specification requires.
 # Servers that are derived from a common example answer 400, with an error that belongs to no call.
 _EXPIRED = {404: None, 400: frozenset({types.CONNECTION_CLOSED, types.INTERNAL_ERROR})}
 
 
 class HttpAnswer(NamedTuple):
-    """The status of an HTTP answer, and whether the request named a session."""
+    """The status of the answer to a POST, and whether the request named a session."""
 
     status: int
     in_session: bool
@@ -92,7 +106,7 @@ async def over_stdio(
 async def over_http(url: str, route: Route) -> AsyncGenerator[_Streams, None]:
     proxy = route.proxy
     async with (
-        httpx2.AsyncClient(
+        _HttpClient(
             headers={"User-Agent": "a2a-gateway", **route.headers},
             # Reads have no timeout: a tool may send nothing until its call ends, and the call has a timeout of its own.
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),
@@ -100,23 +114,36 @@ async def over_http(url: str, route: Route) -> AsyncGenerator[_Streams, None]:
             verify=client_context(route.ca),
             proxy=None if proxy is None else httpx2.Proxy(proxy.url, headers=proxy.headers),
             trust_env=False,
-            event_hooks={"response": [_record]},
         ) as http,
         streamable_http_client(url, http_client=http, max_sse_event_size=_EVENT_LIMIT) as streams,
     ):
         yield streams
 
 
-async def _record(response: httpx2.Response) -> None:
-    http_answers.get([]).append(HttpAnswer(response.status_code, "mcp-session-id" in response.request.headers))
+class _HttpClient(httpx2.AsyncClient):
+    """Notes the answers to the messages of the current call, which are POSTs: a GET only fetches what a server has to say."""
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        try:
+            response = await super().send(request, **options)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError):
+            _note(request, _NOT_SENT)
+            raise
+        _note(request, response.status_code)
+        return response
+
+
+def _note(request: httpx2.Request, status: int) -> None:
+    if request.method == "POST":
+        http_answers.get([]).append(HttpAnswer(status, "mcp-session-id" in request.headers))
 
 
 @asynccontextmanager
 async def observed(
     transport: Transport, ended: asyncio.Event, received: Callable[[object], None]
 ) -> AsyncGenerator[_Streams, None]:
-    """The same transport, which also sets `ended` when the server has closed its stream. `received` sees each message before
-    the library, and may change it."""
+    """The same transport, which also sets `ended` when its stream has ended. `received` sees each message before the library,
+    and may change it."""
     async with transport as (read, write):
         yield _ObservedStream(read, ended, received), write
 
@@ -138,8 +165,8 @@ class _ObservedStream:
     async def __anext__(self) -> Any:
         try:
             message = await anext(self._stream)
-        except (StopAsyncIteration, anyio.ClosedResourceError):
-            self._ended.set()
+        except (StopAsyncIteration, anyio.ClosedResourceError, asyncio.CancelledError):
+            self._ended.set()  # the library cancels its reader when the transport has failed
             raise
         self._received(message)
         return message
@@ -247,10 +274,10 @@ class Connection:
                 raise SessionExpired(self._describe(error, answers)) from error
             if error.code == types.URL_ELICITATION_REQUIRED:
                 raise ConsentNeeded(self._describe(error, answers), tuple(_consent_pages(error.data))) from error
-            raise ToolError(self._describe(error, answers)) from error
+            raise ToolError(self._describe(error, answers), may_have_run=_may_have_run(error, answers)) from error
         except Exception as error:  # noqa: BLE001  # of the library or a server
             # The error may hold the request with its headers, so the new error is not chained to it.
-            failed = ToolError(self._describe(error, answers))
+            failed = ToolError(self._describe(error, answers), may_have_run=_may_have_run(error, answers))
         else:
             return
         finally:
@@ -302,7 +329,7 @@ class Connection:
                     self._opened.set_result(client)
                     await self._until_ending(client)
                     self._scope.deadline = anyio.current_time() + _CLOSE_SECONDS
-            if self._scope.cancelled_caught and not self._ending.is_set():
+            if self._scope.cancelled_caught and anyio.current_time() >= self._scope.deadline:
                 failed = self._open_error(f"it did not open within {_OPEN_SECONDS} s")
         except Exception as error:  # noqa: BLE001  # of the library or a server: the callers get it
             failed = _tls_failed(error) or self._open_error(self._describe(error, answers) + _hint(error, answers))
@@ -373,6 +400,16 @@ class Connection:
 def _is_expired(answer: HttpAnswer, code: int) -> bool:
     codes = _EXPIRED.get(answer.status, frozenset())
     return answer.in_session and (codes is None or code in codes)
+
+
+def _may_have_run(error: Exception, answers: Sequence[HttpAnswer]) -> bool:
+    """Whether the server may have carried out the request that ended with this error."""
+    status = answers[-1].status if answers else None
+    if status is not None and (status == _NOT_SENT or (400 <= status < 500 and status != 408)):
+        return False
+    if isinstance(error, MCPError) and error.code == types.INVALID_REQUEST:
+        return status is not None  # over HTTP the library itself makes this error, of an answer that is none
+    return not isinstance(error, MCPError) or error.code not in _NOT_RUN
 
 
 def _written(error: Exception) -> str:

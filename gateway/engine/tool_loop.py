@@ -62,8 +62,18 @@ async def invoke(
     else:
         log.error("tool.failed", tool=tool.identity, call=call.facts.id, exc_info=given)
     drop_tracebacks(given)
-    why = tool_call.RESULT_TOO_DEEP if isinstance(given, ResultTooDeep) else tool_call.FAILED
-    return Settled(ToolCallStatus.FAILED, why)
+    return Settled(ToolCallStatus.FAILED, _why(given))
+
+
+def _why(given: object) -> str:
+    """Why a run failed, as the model is told: it may repeat what was not done."""
+    match given:
+        case ResultTooDeep():
+            return tool_call.RESULT_TOO_DEEP
+        case ToolError(may_have_run=True):
+            return tool_call.NO_USABLE_ANSWER
+        case _:
+            return tool_call.FAILED
 
 
 def _may_be_shown(needed: ConsentNeeded, tool: OfferedTool, call: tool_call.ToolCall) -> bool:

@@ -46,11 +46,15 @@ class ToolRun:
 
 
 class ToolError(Exception):
-    """The tool could not be run, or its source broke. `detail` is for the operator's log and never reaches a caller."""
+    """The tool could not be run, or its source broke. `detail` is for the operator's log and never reaches a caller.
 
-    def __init__(self, detail: str) -> None:
+    `may_have_run`: the request has gone out, and no answer was understood, so nobody knows whether the tool did its work.
+    """
+
+    def __init__(self, detail: str, *, may_have_run: bool = False) -> None:
         super().__init__(detail)
         self.detail = detail
+        self.may_have_run = may_have_run
 
 
 class ResultTooDeep(ToolError):

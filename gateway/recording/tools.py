@@ -70,8 +70,8 @@ class _Replayed:
             match name, value:
                 case "ToolOutput", {"response": output, "error": bool(error)}:
                     return ToolOutput(output, error=error)
-                case _, {"detail": str(detail), "pages": pages}:
-                    raise _error(name, detail, pages)
+                case _, {"detail": str(detail), "pages": pages, **more}:
+                    raise _error(name, detail, pages, may_have_run=more.get("may_have_run") is True)
         raise ToolError("the recording ends before the tool did")
 
     async def aclose(self) -> None:
@@ -111,10 +111,10 @@ def _call(name: str, run: ToolRun) -> Request:
 
 def _told(error: ToolError) -> tuple[str, Json]:
     pages = msgspec.to_builtins(error.pages) if isinstance(error, ConsentNeeded) else []
-    return type(error).__name__, {"detail": error.detail, "pages": pages}
+    return type(error).__name__, {"detail": error.detail, "pages": pages, "may_have_run": error.may_have_run}
 
 
-def _error(name: str, detail: str, pages: Json) -> ToolError:
+def _error(name: str, detail: str, pages: Json, *, may_have_run: bool) -> ToolError:
     if name == ConsentNeeded.__name__:
         return ConsentNeeded(detail, msgspec.convert(pages, tuple[ConsentPage, ...]))
-    return _ERRORS.get(name, ToolError)(detail)
+    return _ERRORS.get(name, ToolError)(detail, may_have_run=may_have_run)

@@ -248,6 +248,10 @@ WILD: dict[str, Callable[[ToolRun], Any]] = {
     "an output without a bottom": lambda _: ToolOutput(_nested(100_000)),
     "progress that is no text": lambda run: run.progress("\ud800"),
 }
+WORDS = {
+    "an output that is no JSON": tool_call.NO_USABLE_ANSWER,
+    "an output without a bottom": tool_call.RESULT_TOO_DEEP,
+}
 
 
 @ALL
@@ -262,7 +266,7 @@ async def test_76_whatever_a_tool_raises_or_returns_fails_its_call_and_nothing_e
         task = await soon(core.send("1", context="c"))
     assert task.status.state is TaskState.COMPLETED
     assert query(core.path, STATUSES) == [("wild", "failed"), ("tame", "completed")]
-    why = tool_call.RESULT_TOO_DEEP if what == "an output without a bottom" else tool_call.FAILED
+    why = WORDS.get(what, tool_call.FAILED)
     assert adapter.sent[1][1][-2:] == [f"O c1 {why}", "O c2 1"]
     assert "secret" not in str(task)
     assert violations(core.path) == []

@@ -107,7 +107,8 @@ def _json(value: object, depth: int) -> Json:
         case dict():
             return {_text(str(key)): _json(each, depth + 1) for key, each in value.items()}
         case _:
-            raise ToolError(f"the result holds a {type(value).__name__}, which JSON does not have")
+            detail = f"the result holds a {type(value).__name__}, which JSON does not have"
+            raise ToolError(detail, may_have_run=True)
 
 
 def _text(value: str) -> str:

@@ -196,11 +196,13 @@ async def test_an_answer_about_the_credentials_is_for_the_operator_alone(base: s
     with pytest.raises(ToolError) as error:
         await call({}, url=f"{base}/answer/no-key", headers={"Authorization": "Bearer sk-secret"})
     assert error.value.detail == "GET at 127.0.0.1: HTTP 401"
+    assert not error.value.may_have_run
 
 
 async def test_a_redirect_is_not_followed(orders: Orders, base: str) -> None:
-    with pytest.raises(ToolError, match=r"GET at 127\.0\.0\.1: HTTP 307"):
+    with pytest.raises(ToolError, match=r"GET at 127\.0\.0\.1: HTTP 307") as error:
         await call({}, url=f"{base}/moved")
+    assert error.value.may_have_run
     assert orders.requests == []
 
 
@@ -208,6 +210,7 @@ async def test_the_error_of_an_absent_server_holds_no_headers() -> None:
     with pytest.raises(ToolError, match=r"GET at 127\.0\.0\.1: ClientConnectorError") as error:
         await call({}, url=f"http://127.0.0.1:{refusing_port()}/", headers={"X-Key": "sk-secret"})
     assert "sk-secret" not in f"{error.value.detail}{error.value.__cause__}{error.value.__context__}"
+    assert not error.value.may_have_run
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
@@ -227,9 +230,26 @@ async def test_a_lost_connection_repeats_only_what_is_idempotent_and_that_once(
         first, second = server.requests
         assert first.header("Idempotency-Key") == second.header("Idempotency-Key")
     else:
-        with pytest.raises(ToolError, match="ServerDisconnectedError"):
+        with pytest.raises(ToolError, match="ServerDisconnectedError") as error:
             await call({}, **given)
+        assert error.value.may_have_run
         assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal", b"HTTP/1.1 200 OK\r\nNo header\r\n\r\n", b"no HTTP\r\n\r\n"],
+)
+async def test_an_answer_that_is_cut_or_broken_says_that_the_tool_may_have_run(raw: StartRaw, answer: bytes) -> None:
+    async def broken(exchange: Exchange) -> None:
+        await exchange.send(answer)
+        exchange.writer.close()
+
+    server = await raw(broken)
+    with pytest.raises(ToolError) as error:
+        await call({}, url=server.url, method="POST")
+    assert error.value.may_have_run
+    assert len(server.requests) == 1
 
 
 async def test_a_second_lost_connection_is_an_error(raw: StartRaw) -> None:

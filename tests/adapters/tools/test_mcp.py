@@ -150,11 +150,11 @@ async def test_a_server_that_dies_in_a_call_fails_the_call_and_is_used_again_whe
     call = run("hangs", lambda _: hanging.set(), ended=str(tmp_path / "ended"))
     try:
         async with asyncio.timeout(BOUND), asyncio.TaskGroup() as group:
-            refused = group.create_task(_refusal(source.run(call)))
+            lost = group.create_task(_failure(source.run(call)))
             await hanging.wait()
             await served.kill()
-        assert refused.result()
-        assert await _refusal(source.run(run("echo", text="lost")))
+        assert lost.result().may_have_run
+        assert not (await _failure(source.run(run("echo", text="lost")))).may_have_run
         await served.start()
         assert await source.run(run("echo", text="found")) == ToolOutput("found")
     finally:
@@ -167,8 +167,9 @@ async def test_a_server_that_dies_in_a_call_fails_the_call_and_is_used_again_whe
 async def test_a_child_that_dies_in_a_call_fails_the_call_and_another_one_is_started(make: Make) -> None:
     source = over_stdio(make)
     first = await _process(source)
-    with pytest.raises(ToolError, match="Connection closed"):
+    with pytest.raises(ToolError, match="Connection closed") as error:
         await source.run(run("dies"))
+    assert error.value.may_have_run
     assert await _process(source) != first
 
 
@@ -310,10 +311,14 @@ async def test_closing_does_not_wait_for_a_server_that_never_answers(make: Make)
     assert task.result() == "it was closed"
 
 
-async def _refusal(asked: Awaitable[object]) -> str:
+async def _failure(asked: Awaitable[object]) -> ToolError:
     with pytest.raises(ToolError) as error:
         await asked
-    return error.value.detail
+    return error.value
+
+
+async def _refusal(asked: Awaitable[object]) -> str:
+    return (await _failure(asked)).detail
 
 
 def test_without_the_package_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,19 @@
 """Servers of the old protocol that lose sessions, or refuse: which requests are repeated, and which errors result."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from itertools import count
 from typing import Any
 
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from structlog.testing import capture_logs
 
 from adapters.tools.mcp import McpServer, McpSettings
+from gateway.engine.tool_sources import AttachedSource, SourceToolset
 from gateway.ports.tools import ToolError, ToolOutput
 from gateway.testing.serving import serve
 from tests.adapters.tools.served_mcp import run
@@ -33,6 +34,8 @@ class Old:
         self.unreadable: list[Any] = []
         self.output_schema: dict[str, Any] | None = None
         self.structured: Any = None
+        self.reply: Callable[[dict[str, Any]], Response] | None = None
+        """How it answers to a call, where that is not as usual."""
         self._numbers = count(1)
         self.app = Starlette(routes=[Route("/mcp", self.answer, methods=["GET", "POST", "DELETE"])])
 
@@ -43,7 +46,7 @@ class Old:
         if request.headers.get("authorization") != f"Bearer {KEY}":
             return JSONResponse({"error": f"{KEY} is what I want"}, status_code=401)
         if request.method != "POST":
-            return Response(status_code=405)
+            return Response(status_code=404 if "last-event-id" in request.headers else 405)
         asked = await request.json()
         if asked["method"] == "initialize":
             self.session = f"session-{next(self._numbers)}"
@@ -62,6 +65,9 @@ class Old:
             return self.refusal
         if "id" not in asked:
             return Response(status_code=202)
+        if asked["method"] == "tools/call" and self.reply is not None:
+            self.calls.append(asked["params"])
+            return self.reply(asked)
         return JSONResponse({"jsonrpc": "2.0", "id": asked["id"]} | self._said(asked))
 
     def _said(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -152,6 +158,74 @@ async def test_other_calls_of_the_session_do_not_suffer_from_one_that_fails(old:
     assert [isinstance(answer, ToolError) for answer in answers] == [False, True, False]
 
 
+def told(**reply: Any) -> Callable[[dict[str, Any]], Response]:
+    return lambda asked: JSONResponse({"jsonrpc": "2.0", "id": asked["id"]} | reply)
+
+
+def wrong(code: int) -> Callable[[dict[str, Any]], Response]:
+    return told(error={"code": code, "message": "no"})
+
+
+def stream(text: str, *, cut: bool = False) -> Callable[[dict[str, Any]], Response]:
+    async def parts() -> AsyncIterator[str]:
+        yield text
+        if cut:
+            raise ConnectionError
+
+    return lambda _asked: StreamingResponse(parts(), media_type="text/event-stream")
+
+
+@pytest.mark.parametrize(
+    ("reply", "may_have_run"),
+    [
+        (lambda _: Response("oops", status_code=500), True),
+        (lambda _: JSONResponse({}, status_code=502), True),
+        (lambda _: Response(status_code=408), True),
+        (lambda _: Response(status_code=202), True),
+        (lambda _: Response("done", media_type="text/plain"), True),
+        (lambda _: Response('{"jsonrpc":', media_type="application/json"), True),
+        (stream(": hi\n\n"), True),
+        (stream(": hi\n\n", cut=True), True),
+        (stream("id: 7\nretry: 1\ndata:\n\n"), True),
+        (stream("data: {\n\n"), True),
+        (told(result={"nothing": 1}), True),
+        (wrong(-32603), True),
+        (wrong(-32000), True),
+        (wrong(-32601), False),
+        (wrong(-32020), False),
+        (lambda _: Response(status_code=401), False),
+        (lambda _: Response(status_code=429), False),
+        (
+            lambda _: JSONResponse(
+                {"jsonrpc": "2.0", "id": 3, "error": {"code": -32600, "message": "x"}}, status_code=400
+            ),
+            False,
+        ),
+    ],
+)
+async def test_a_failed_call_says_whether_the_tool_may_have_run_and_is_not_made_again(
+    reply: Callable[[dict[str, Any]], Response], may_have_run: bool, old: Old, source: McpServer
+) -> None:
+    await source.tools()
+    old.reply = reply
+    with pytest.raises(ToolError) as error:
+        await source.run(run("a"))
+    assert error.value.may_have_run is may_have_run
+    assert len(old.calls) == 1
+
+
+async def test_a_call_that_could_not_be_sent_has_not_run(old: Old) -> None:
+    async with serve(old.app) as url:
+        settings = McpSettings.model_validate({"url": f"{url}/mcp", "headers": {"Authorization": f"Bearer {KEY}"}})
+        source = McpServer(settings)
+        await source.tools()
+    for _ in range(2):  # in the session that was open, and when another one cannot be opened
+        with pytest.raises(ToolError) as error:
+            await source.run(run("a"))
+        assert not error.value.may_have_run
+    await source.aclose()
+
+
 async def test_every_call_has_its_key(old: Old, source: McpServer) -> None:
     await source.run(run("a"))
     assert old.calls[0]["_meta"]["a2a-gateway.dev/idempotency-key"] == "call-1"
@@ -172,6 +246,8 @@ async def test_a_list_is_read_page_by_page_and_once(old: Old, source: McpServer)
         ({"name": "b", "inputSchema": SCHEMA, "description": 5}, "b", "description: Input should be a valid string"),
         ({"inputSchema": SCHEMA}, None, "name: Field required"),
         ("b", None, "Input should be a valid dictionary"),
+        (None, None, "Input should be a valid dictionary"),
+        ({"name": "b", "inputSchema": None}, "b", "inputSchema: Input should be a valid dictionary"),
     ],
 )
 async def test_a_tool_that_cannot_be_read_is_left_out_and_the_others_stay(
@@ -183,6 +259,27 @@ async def test_a_tool_that_cannot_be_read_is_left_out_and_the_others_stay(
     (said,) = [line for line in logs if line["event"] == "tool.left-out"]
     assert said["tool"] == name
     assert reason in said["reason"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "offered"),
+    [
+        ({"type": "object", "properties": {"a": {"type": "string"}}}, True),
+        ({"properties": {"a": {"type": "string"}}}, False),
+        ({"$ref": "http://x/y"}, False),
+        ({"type": "string"}, False),
+        ({"type": "object", "properties": {"a": {"type": "nonsense"}}}, False),
+        (None, False),
+    ],
+)
+async def test_a_tool_whose_schema_is_none_of_an_object_leaves_the_source_usable(
+    old: Old, source: McpServer, schema: Any, offered: bool
+) -> None:
+    old.unreadable = [{"name": "b", "inputSchema": schema}]
+    toolset = SourceToolset([AttachedSource("old", "mcp", source)])
+    with capture_logs() as logs:
+        assert list(await toolset.offered()) == (["a", "b"] if offered else ["a"])
+    assert [line["tool"] for line in logs if line["event"] == "tool.left-out"] == ([] if offered else ["b"])
 
 
 async def test_the_error_of_refused_credentials_does_not_hold_them(old: Old) -> None:

@@ -47,6 +47,7 @@ async def test_a_tool_gets_its_arguments_and_a_key_of_this_call_alone() -> None:
     [
         (ToolOutput("no", error=True), Settled(ToolCallStatus.FAILED, "no")),
         (ToolError("secret"), Settled(ToolCallStatus.FAILED, tool_call.FAILED)),
+        (ToolError("secret", may_have_run=True), Settled(ToolCallStatus.FAILED, tool_call.NO_USABLE_ANSWER)),
         (ValueError("secret"), Settled(ToolCallStatus.FAILED, tool_call.FAILED)),
         (TimeoutError("its own"), Settled(ToolCallStatus.FAILED, tool_call.FAILED)),
     ],

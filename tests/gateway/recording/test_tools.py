@@ -79,7 +79,12 @@ async def test_a_run_that_was_never_recorded_fails_and_says_what_is_nearest(tmp_
 
 @pytest.mark.parametrize(
     "error",
-    [ToolError("broke"), ResultTooDeep("deep"), ConsentNeeded("ask", (ConsentPage("https://a.example", "why"),))],
+    [
+        ToolError("broke"),
+        ToolError("cut", may_have_run=True),
+        ResultTooDeep("deep"),
+        ConsentNeeded("ask", (ConsentPage("https://a.example", "why"),)),
+    ],
 )
 async def test_a_failure_is_the_same_failure(tmp_path: Path, error: ToolError) -> None:
     with at():
@@ -88,6 +93,7 @@ async def test_a_failure_is_the_same_failure(tmp_path: Path, error: ToolError) -
         with pytest.raises(type(error)) as caught:
             await replayed(tmp_path).run(run())
     assert (type(caught.value), caught.value.detail) == (type(error), error.detail)
+    assert caught.value.may_have_run == error.may_have_run
     assert getattr(caught.value, "pages", None) == getattr(error, "pages", None)
 
 

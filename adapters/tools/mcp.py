@@ -1,8 +1,7 @@
 """A source of tools of `type: mcp`: a Model Context Protocol server, over streamable HTTP or as a child process.
 
 Law: one session for all turns, opened for the first request, and again after it was lost; a child that answers nothing any
-more is ended. The MCP library is not needed to
-import this module.
+more is ended. The MCP library is not needed to import this module.
 """
 
 from functools import partial

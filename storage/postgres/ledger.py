@@ -18,14 +18,12 @@ from storage.postgres.listening import Listener
 from storage.postgres.presence import entered
 from storage.postgres.reach import VERDICT, Reach
 from storage.postgres.readers import PostgresReaders
-from storage.postgres.session import MARGIN, Session
+from storage.postgres.session import MARGIN, Connect, Session
 from storage.postgres.settings import PostgresSettings
 from storage.postgres.text import Call, bound
 from storage.statement import Step
 from storage.stored_ledger import StoredLedger
 from storage.write.writer import Writer
-
-Connect = Callable[..., Session]
 
 _READY = 5.0
 """Seconds within which a database answers that is ready."""

@@ -16,7 +16,7 @@ import psycopg
 from psycopg.rows import class_row
 
 from storage.postgres.errors import Claimed, Failure, Lost
-from storage.postgres.session import Session
+from storage.postgres.session import Connect, Session
 from storage.postgres.settings import PostgresSettings
 from storage.postgres.text import bound, plain
 
@@ -73,9 +73,9 @@ class _Other(msgspec.Struct, frozen=True):
         return f"pid {self.pid} {self.name!r}{address}{idle}"
 
 
-def entered(connect: Callable[[], Session], schema: str) -> Session:
+def entered(connect: Connect, schema: str, *, on_silence: Callable[[], None] = lambda: None) -> Session:
     """A connection of a gateway that has the ledger open. Raises: Lost, Failure; Claimed while it is copied or restored."""
-    session = connect()
+    session = connect(on_silence=on_silence)
     try:
         [(shared,)] = session.one(bound(_SHARE, {"schema": schema}))
         if not shared:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from gateway.ledger.errors import LedgerUnavailable
 from storage.postgres import sql
 from storage.postgres.errors import Failure, Lost
-from storage.postgres.session import Session
+from storage.postgres.session import Connect, Session
 from storage.postgres.text import bound
 from storage.worker import start_worker
 
@@ -38,7 +38,7 @@ class Reach:
         """The time of the monotonic clock from which on a server counts as silent that has not answered."""
         self._closed = threading.Event()
 
-    def connect(self, connect: Callable[..., Session]) -> Session:
+    def connect(self, connect: Connect) -> Session:
         """A connection that tells when the server falls silent. Raises: Lost."""
         self.check()
         began = time.monotonic()
@@ -60,8 +60,9 @@ class Reach:
 
     def check(self) -> None:
         """Waits until it is known whether the server is silent, where that is in question. Raises: Lost."""
-        self._answers.wait(max(0.0, self._known_at - time.monotonic()))
-        self.refuse()
+        if not self._answers.is_set():
+            self._answers.wait(max(0.0, self._known_at - time.monotonic()))
+            self.refuse()
 
     def close(self) -> None:
         """A server that is silent is not asked again."""

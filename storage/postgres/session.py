@@ -8,7 +8,7 @@ import select
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from psycopg import Error, pq
@@ -294,3 +294,9 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = dict(
     ]
 )
 """By the numbers that PostgreSQL gives its types: bool, bytea, int8, int2, int4, name, text, unknown, bpchar, varchar, void."""
+
+
+class Connect(Protocol):
+    """Opens a connection. Raises: Lost."""
+
+    def __call__(self, *, on_silence: Callable[[], None] = ...) -> Session: ...

@@ -1,11 +1,15 @@
 """Opens the connection that writes. Law: what it commits survives the loss of power."""
 
 import sqlite3
+import time
 
 from storage.errors import FAILURES
 
 OLDEST_USER = "PRAGMA user_version"
 """The oldest version of the schema whose code may use the database; the latest migration has set it."""
+
+_LOOK = 0.01
+"""Seconds from one try to the next."""
 
 JOURNAL_LIMIT = 16_000_000
 """Bytes. A long read, as a backup, makes the write-ahead log grow; without a limit the file would keep that size."""
@@ -17,7 +21,7 @@ def connect(path: str, busy_timeout_ms: int) -> sqlite3.Connection:
     try:
         # Only an empty file takes it. A turn changes many small rows: half the page size halves what is written.
         connection.execute("PRAGMA page_size = 2048")
-        connection.execute("PRAGMA journal_mode = WAL")
+        _write_ahead(connection, busy_timeout_ms / 1000)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
         # 8 MB. A page that many turns change is copied into the database once for all of them: 5 % of a turn.
@@ -29,3 +33,17 @@ def connect(path: str, busy_timeout_ms: int) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _write_ahead(connection: sqlite3.Connection, patience: float) -> None:
+    """The mode of a new file may be set by several processes that start at once, for which SQLite does not wait by itself."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+            time.sleep(_LOOK)
+        else:
+            return

@@ -4,7 +4,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,16 @@ def test_migrating_twice_changes_nothing(tmp_path: Path) -> None:
 def test_of_several_that_start_at_once_one_migrates(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         assert len(set(pool.map(migrated, [tmp_path / "ledger.db"] * 4))) == 1
+
+
+def test_a_process_that_sets_the_mode_of_a_new_file_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("BEGIN IMMEDIATE")
+        starting = pool.submit(migrated, path)
+        assert not wait([starting], timeout=0.3).done
+        other.execute("COMMIT")
+        assert starting.result() == VERSION
 
 
 @pytest.mark.parametrize("oldest", [0, int(VERSION) + 1, 9999])

@@ -232,7 +232,7 @@ async def test_every_source_of_tools_is_asked_for_its_tools(tmp_path: Path, comm
     ended = await command_line("check", "--live", "-c", str(file))
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.splitlines()[2:] == [
-        f"{file}: tools.small: 2 tools (of 15): echo, add",
+        f"{file}: tools.small: 2 tools (of 16): echo, add",
         f"{file}: tools.clock: 1 tool: now",
         f"{file}: tools.order: 1 tool: order",
     ]

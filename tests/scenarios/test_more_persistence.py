@@ -1,11 +1,13 @@
 """What a crash leaves, what waits to be sent, and unreadable rows. Source: docs/state-model.md, more scenarios of groups D, F
 and K."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.a2a.errors import UnsupportedOperation
 from gateway.a2a.model import Task, TaskState
 from gateway.ledger.calls import Complete
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
@@ -109,7 +111,7 @@ async def test_93_a_history_that_cannot_be_read_fails_the_turn_and_sends_nothing
         core.ledger.fail_reads("history", "recent_history", error=LedgerUnavailable("the disk is gone"))
         lost = await core.send("3", context="c")
         core.ledger.fail_reads()
-        if lost.status.state is TaskState.WORKING:
+        with suppress(UnsupportedOperation):  # recovery has been faster
             await frames(await core.subscribe(lost.id))
         assert failure(await core.get(lost.id)) == "gateway-restarted"
         assert len(adapter.requests) == 1

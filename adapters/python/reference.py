@@ -21,6 +21,7 @@ from structlog.contextvars import bind_contextvars
 from adapters.python import wire
 from adapters.python.forks import outcome
 from gateway.config.settings import Duration, Settings, duration
+from gateway.foundation.causes import causes
 
 AgentFunction = Callable[[Any], Any]
 
@@ -213,13 +214,12 @@ def _import_error(ref: str, error: BaseException, folder: Path) -> ValueError:
     return ValueError(f"{ref!r}: importing {source!r} failed with {said}; {remedy}")
 
 
-def _remedy(error: BaseException | None, folder: Path) -> str | None:
-    while error is not None:
-        match error:
+def _remedy(error: BaseException, folder: Path) -> str | None:
+    for cause in causes(error):
+        match cause:
             case ImportError(name=str() as name) | AttributeError(obj=ModuleType(__name__=name)):
                 if found := _hidden(name, folder):
                     return found
-        error = error.__cause__ or error.__context__
     return None
 
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from gateway.a2a.model import Json, Message, Part, Role
+from gateway.foundation.causes import causes
 from gateway.ports import adapter as port
 from gateway.ports.conversation import AssistantItem, CallItem, Item, OutputItem, StorageOwner, UserItem
 from gateway.ports.tools import ToolDeclaration
@@ -104,10 +105,9 @@ async def failure(adapter: port.Adapter, *, secret: str | None = None) -> port.A
     require(not of_type(events, port.CallCompleted), "the call was completed although it failed")
     if error is None:
         raise AssertionError("the call ended without CallCompleted and without an AdapterError")
-    link: BaseException | None = error
-    while secret is not None and link is not None:
-        require(secret not in f"{link} {link!r}", f"the API key is in the text of a {type(link).__name__}")
-        link = link.__cause__ or link.__context__
+    for link in causes(error):
+        found = secret is not None and secret in f"{link} {link!r}"
+        require(not found, f"the API key is in the text of a {type(link).__name__}")
     return error
 
 

@@ -78,6 +78,8 @@ class Writer:
         self._queue: queue.SimpleQueue[Unit | None] = queue.SimpleQueue()
         self._submitted: list[Unit] = []
         """Units of the current step of the event loop: they wake the thread once, as one group."""
+        self._written: deque[tuple[list[Outcome], float]] = deque()
+        """Groups whose callers are not answered yet, and the seconds that each took."""
         self._closing = False
         self._drained = False
         self._started: asyncio.Future[None] = self._loop.create_future()
@@ -144,11 +146,9 @@ class Writer:
         retried: list[Unit] = []
         enough = _MIN_GROUP
         while retried or not self._drained:
+            retried = retried or self._next()
             if not retried:
-                first = self._queue.get()
-                if first is None:
-                    return
-                retried = [first]
+                return
             # However many wait for a row, some that need others are written beside them.
             units = [*retried, *self._waiting(max(_GROUP - len(retried), _MIN_GROUP))]
             if time.monotonic() - written[0] < _PERIOD and len(units) < enough and not self._drained:
@@ -160,7 +160,14 @@ class Writer:
             count = len(outcomes) + len(retried)
             written.extend([time.monotonic()] * count)
             enough = min(max(count, _MIN_GROUP), _GROUP)
-            call_in_loop(self._loop, self._deliver, outcomes, took)
+            self._written.append((outcomes, took))
+            # What the event loop made is freed there: memory that another core frees moves from cache to cache.
+            del units, outcomes
+            call_in_loop(self._loop, self._deliver)
+
+    def _next(self) -> list[Unit]:
+        unit = self._queue.get()
+        return [] if unit is None else [unit]
 
     def _all_waiting(self) -> list[Unit]:
         return self._waiting(self._queue.qsize())
@@ -180,7 +187,8 @@ class Writer:
 
     # --- back in the event loop ---
 
-    def _deliver(self, outcomes: list[Outcome], took: float) -> None:
+    def _deliver(self) -> None:
+        outcomes, took = self._written.popleft()
         for unit, outcome in outcomes:
             try:
                 unit.done(outcome)

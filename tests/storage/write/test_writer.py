@@ -5,6 +5,7 @@ import math
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
@@ -396,3 +397,25 @@ async def test_a_ledger_with_little_to_write_waits_for_no_company(tmp_path: Path
         for number in range(2, 8):
             await Told(writer).of(events(number, number))
     assert waits == []
+
+
+class Callback:
+    """Notes the thread in which the last reference to it goes."""
+
+    def __init__(self, freed: list[int]) -> None:
+        self._freed = freed
+
+    def __call__(self, outcome: Exception | None) -> None:
+        pass
+
+    def __del__(self) -> None:
+        self._freed.append(threading.get_ident())
+
+
+async def test_the_event_loop_frees_what_it_submitted(tmp_path: Path) -> None:
+    freed: list[int] = []
+    async with writing(tmp_path / "ledger.db") as writer:
+        for number in range(2, 42, 2):
+            writer.submit(events(number, number), Callback(freed))
+            await Told(writer).of(events(number + 1, number + 1))
+    assert freed == [threading.get_ident()] * 20

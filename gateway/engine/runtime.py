@@ -137,7 +137,7 @@ class Breakers:
 
     def rest(self, agent: Agent, failure: AdapterError) -> int | None:
         """Seconds for which requests are refused; None where they are not, or where time does not mend the failure."""
-        breaker, mended = self._of(agent), not (_is_answer(failure) or failure.kind is ErrorClass.UNSENDABLE)
+        breaker, mended = self._of(agent), failure.kind.meaning.sent and not _is_answer(failure)
         return None if breaker is None or not breaker.refuses or not mended else _seconds(breaker)
 
     def _of(self, agent: Agent) -> Breaker | None:
@@ -157,7 +157,7 @@ def _is_answer(error: AdapterError) -> bool:
     connection may be lost while the service works, and neither does one of which nothing was sent."""
     meaning = error.kind.meaning
     unheard = error.backend_down or meaning.backend_down or meaning.processed is Processed.MAYBE
-    return not (unheard or error.kind is ErrorClass.UNSENDABLE)
+    return meaning.sent and not unheard
 
 
 def _outcome(error: BaseException | None) -> str:

@@ -316,7 +316,8 @@ class ErrorMeaning(msgspec.Struct, frozen=True):
     """The meaning of a class of errors. `transient`: the same request may succeed later. `handle_lost`: the backend
     does not know the handle, or has deleted it. `backend_down`: no backend answered. `conclusive`: after this error,
     later look-ups of the same earlier call fail too. `refuses_content`: the cause is the content that the request
-    carried, and not the state or the settings of the backend, so that the same content would be refused again."""
+    carried, and not the state or the settings of the backend, so that the same content would be refused again. Without `sent`
+    the backend was asked nothing."""
 
     processed: Processed
     transient: bool = False
@@ -324,12 +325,13 @@ class ErrorMeaning(msgspec.Struct, frozen=True):
     backend_down: bool = False
     conclusive: bool = False
     refuses_content: bool = False
+    sent: bool = True
 
 
 MEANINGS: Mapping[str, ErrorMeaning] = {
     ErrorClass.UNREACHABLE: ErrorMeaning(Processed.NO, transient=True, backend_down=True),
     ErrorClass.REJECTED: ErrorMeaning(Processed.NO, conclusive=True, refuses_content=True),
-    ErrorClass.UNSENDABLE: ErrorMeaning(Processed.NO, conclusive=True, refuses_content=True),
+    ErrorClass.UNSENDABLE: ErrorMeaning(Processed.NO, conclusive=True, refuses_content=True, sent=False),
     ErrorClass.RATE_LIMITED: ErrorMeaning(Processed.NO, transient=True),
     ErrorClass.LOCKED: ErrorMeaning(Processed.NO, transient=True),
     ErrorClass.UNAUTHORISED: ErrorMeaning(Processed.NO),

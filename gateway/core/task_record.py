@@ -103,6 +103,10 @@ class TurnOutput:
         elif update.status.message is not None:
             self.messages.append(update.status.message)
 
+    def grow(self, artifact_id: str, text: str) -> None:
+        """Applies an update that adds this text to an artifact which ends with a text."""
+        self.artifacts[artifact_id].texts.append(text)
+
     def artifacts_json(self) -> bytes:
         return _encoder.encode([StoredArtifact(g.whole(), g.append) for g in self.artifacts.values()])
 

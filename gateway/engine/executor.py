@@ -23,7 +23,7 @@ from gateway.engine.turn_run import status, status_update
 from gateway.foundation.clock import timestamp
 from gateway.ledger.calls import Complete, GiveBack, MarkRefused, NameCall, SetAside
 from gateway.ledger.errors import Conflict, LedgerUnavailable
-from gateway.ledger.events import Update, entry
+from gateway.ledger.events import Update, entry, text_entries
 from gateway.ledger.leases import Release
 from gateway.ledger.points import CommitPoint
 from gateway.ledger.states import ServiceCallStatus, TurnStatus
@@ -65,12 +65,15 @@ def aborted(context: TurnContext, command: commands.AbortCall, *, ends_turn: boo
 class CommandExecutor:
     """The commands of one turn. `replay` filters out what was shown before, while a call is repeated from its beginning."""
 
-    __slots__ = ("_context", "_revealed", "_run", "replay")
+    __slots__ = ("_context", "_growing", "_revealed", "_run", "_text_entry", "replay")
 
     def __init__(self, context: TurnContext) -> None:
         self._context = context
         self._run = context.run
         self._revealed = False
+        self._growing = ""
+        self._text_entry: Callable[[str], bytes]
+        """Writes the events of the artifact that grows."""
         self.replay: Replay | None = None
 
     def publish(self, update: Update) -> None:
@@ -82,6 +85,14 @@ class CommandExecutor:
         live = self._run.live
         live.journal.add(entry(shown))
         live.outputs[-1].apply(shown)
+
+    def grow(self, artifact_id: str, text: str) -> None:
+        """As `publish`, of an update that adds this text to an artifact which ends with a text, while nothing is replayed."""
+        live = self._run.live
+        if artifact_id != self._growing:
+            self._growing, self._text_entry = artifact_id, text_entries(live.id, live.context_id, artifact_id)
+        live.journal.add(self._text_entry(text))
+        live.outputs[-1].grow(artifact_id, text)
 
     def _reveal(self) -> None:
         """Whoever is shown an update knows of the task."""

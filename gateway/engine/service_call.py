@@ -41,6 +41,7 @@ from gateway.ports.adapter import (
     Processed,
     ServiceRequest,
     StartedOver,
+    TextDelta,
     ToolResultReady,
 )
 from gateway.ports.capabilities import CanFind, CanListTail, CanResume, Ongoing
@@ -149,6 +150,8 @@ class ServiceCallLoop(msgspec.Struct):
             async for event in events:
                 if heard is not None:
                     heard()
+                if type(event) is TextDelta and self._grow(event.text):
+                    continue
                 if type(event) is StartedOver:
                     self._begin_again()
                     continue
@@ -175,6 +178,15 @@ class ServiceCallLoop(msgspec.Struct):
                     executor.replay = None
                     return
         raise AdapterError(ErrorClass.CONTRACT_BROKEN, "the adapter ended its call without completing it")
+
+    def _grow(self, text: str) -> bool:
+        """Whether the text only continues the one at the end of the answer: then it is shown, at the least cost."""
+        if self._phase is not CallProgress.EMITTED or self.executor.replay is not None:
+            return False
+        artifact = self.context.machine.grow(text)
+        if artifact:
+            self.executor.grow(artifact, text)
+        return bool(artifact)
 
     def _phase_after(self, event: AdapterEvent) -> CallProgress:
         if not isinstance(event, CallStarted):

@@ -113,6 +113,11 @@ class TurnMachine:
             self._shown = any(isinstance(command, Publish) for command in out)
         return out
 
+    def grow(self, text: str) -> str:
+        """Takes the text of a TextDelta that only continues the text at the end of the answer, as most do: the id of the
+        artifact that has to be shown to grow by it. Empty for a text that `receive` has to take."""
+        return self._output.answer if self._output.grow(text) else ""
+
     def _receive(self, event: adapter.AdapterEvent, outcome: Settled | None) -> None:
         match event:
             case adapter.CallStarted(handle=handle, run=run):

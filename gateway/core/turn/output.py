@@ -105,6 +105,13 @@ class OutputBuilder(msgspec.Struct):
             self._begin(Part(text=text))
         self._text.append(text)
 
+    def grow(self, text: str) -> bool:
+        """Takes a text that only continues the one which grows, for the caller to show; False for any other."""
+        if not (self._text and text) or self._reasoning:
+            return False
+        self._text.append(text)
+        return True
+
     def end_message(self, text: str, key: str) -> None:
         """A message is complete, and has this text; the next text belongs to another."""
         place = self._messages.get(key)

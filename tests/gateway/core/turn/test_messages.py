@@ -21,7 +21,7 @@ from gateway.a2a.model import (
 from gateway.core.replay import Replay, ShownOutput
 from gateway.core.task_record import TurnOutput
 from gateway.core.tools.tool_call import CUT, ToolPolicy
-from gateway.core.turn.commands import EndTurn, Publish
+from gateway.core.turn.commands import Command, EndTurn, Publish
 from gateway.core.turn.machine import TurnMachine
 from gateway.ledger.events import Update
 from gateway.ledger.tasks import StoredArtifact, TurnRecord
@@ -41,7 +41,7 @@ from gateway.ports.adapter import (
     ToolResultReady,
 )
 from gateway.ports.conversation import AssistantItem, CallItem, OpaqueItem, OutputItem, ReasoningItem
-from tests.gateway.core.turn.test_machine import BR, DONE, FILE, G, closed, kept, phases, play, text, turn
+from tests.gateway.core.turn.test_machine import BR, DONE, FILE, G, answers, closed, kept, phases, play, text, turn
 from tests.support.scripted_tools import ScriptedTools
 
 TOOLS = ToolPolicy(asyncio.run(ScriptedTools({"ask": 1}).offered()))
@@ -256,6 +256,29 @@ _EVENT: Any = (
     | some.just(ItemReady(OpaqueItem("x", {})))
 )
 _EVENTS: Any = some.lists(_EVENT, max_size=8)
+
+
+@given(_EVENTS | some.lists(_EVENT | some.just(ReasoningDelta("hm")) | some.just(OTHER) | some.just(ASIDE), max_size=8))
+def test_a_text_that_only_grows_the_answer_is_taken_and_shown_as_any_text_is(events: list[AdapterEvent]) -> None:
+    one, other = turn(), turn()
+    told = TurnOutput(Message(message_id="m", role=Role.USER, parts=()))
+    grown: list[Command] = []
+    for event in (*events, DONE):
+        artifact = one.grow(event.text) if isinstance(event, TextDelta) else ""
+        if isinstance(event, TextDelta) and artifact:
+            told.grow(artifact, event.text)
+            grown.append(answers(Part(text=event.text), append=True))
+        else:
+            for command in one.receive(event):
+                grown.append(command)
+                if isinstance(command, Publish):
+                    told.apply(command.update)
+    commands = play(other, *events, DONE)
+    applied = TurnOutput(told.message)
+    for command in commands:
+        if isinstance(command, Publish):
+            applied.apply(command.update)
+    assert (grown, told.artifacts_json()) == (commands, applied.artifacts_json())
 
 
 @given(earlier=_EVENTS, first=_EVENTS, second=_EVENTS)

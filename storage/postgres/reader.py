@@ -4,6 +4,7 @@ connection is replaced, and its reads are asked again once.
 
 import asyncio
 import queue
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -39,6 +40,7 @@ class Reader:
         self._loop = asyncio.get_running_loop()
         self._waiting: list[_Read] = []
         self._batches: queue.SimpleQueue[list[_Read] | None] = queue.SimpleQueue()
+        self._answered: deque[list[tuple[asyncio.Future[Any], Any]]] = deque()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         start_worker(name, self._serve)
 
@@ -76,7 +78,10 @@ class Reader:
 
     def _serve(self) -> None:
         while (batch := self._batches.get()) is not None:
-            call_in_loop(self._loop, _deliver, self._answers(batch))
+            self._answered.append(self._answers(batch))
+            # The thread keeps nothing of a read until the next one, however long that takes to come.
+            del batch
+            call_in_loop(self._loop, self._deliver)
         if self._session is not None:
             self._session.close()
         call_in_loop(self._loop, resolve, self._ended)
@@ -132,6 +137,17 @@ class Reader:
         self._session = self._connect()
         return job(self._session)
 
+    # --- back in the event loop
+
+    def _deliver(self) -> None:
+        for answer, found in self._answered.popleft():
+            if answer.done():  # the caller was cancelled
+                continue
+            if isinstance(found, Exception):
+                answer.set_exception(found)
+            else:
+                answer.set_result(found)
+
 
 def _rows(outcomes: list[Outcome]) -> list[list[Row]] | LedgerUnavailable:
     found = []
@@ -140,13 +156,3 @@ def _rows(outcomes: list[Outcome]) -> list[list[Row]] | LedgerUnavailable:
             return unavailable(WHAT, outcome)
         found.append(outcome.rows)
     return found
-
-
-def _deliver(answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
-    for answer, found in answers:
-        if answer.done():  # the caller was cancelled
-            continue
-        if isinstance(found, Exception):
-            answer.set_exception(found)
-        else:
-            answer.set_result(found)

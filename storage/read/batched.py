@@ -6,6 +6,7 @@ Waking another thread costs many times what finding a row costs: the callers tha
 import asyncio
 import queue
 import sqlite3
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -33,6 +34,7 @@ class BatchedReader:
         self._loop = asyncio.get_running_loop()
         self._waiting: list[_Read] = []
         self._batches: queue.SimpleQueue[list[_Read] | None] = queue.SimpleQueue()
+        self._answered: deque[list[_Answer]] = deque()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         start_worker(name, self._serve)
 
@@ -65,7 +67,10 @@ class BatchedReader:
 
     def _serve(self) -> None:
         while (batch := self._batches.get()) is not None:
-            call_in_loop(self._loop, _deliver, self._answers(batch))
+            self._answered.append(self._answers(batch))
+            # The thread keeps nothing of a read until the next one, however long that takes to come.
+            del batch
+            call_in_loop(self._loop, self._deliver)
         self._connection.close()
         call_in_loop(self._loop, resolve, self._ended)
 
@@ -91,16 +96,17 @@ class BatchedReader:
         except Exception as error:  # noqa: BLE001  # of this read alone: the thread continues with the others
             return error
 
+    # --- back in the event loop
+
+    def _deliver(self) -> None:
+        for answer, found in self._answered.popleft():
+            if answer.done():  # the caller was cancelled
+                continue
+            if isinstance(found, Exception):
+                answer.set_exception(found)
+            else:
+                answer.set_result(found)
+
 
 def _rows(asked: tuple[Asked, ...], connection: sqlite3.Connection) -> list[list[Row]]:
     return [connection.execute(query.sql, values).fetchall() for query, values in asked]
-
-
-def _deliver(answers: list[_Answer]) -> None:
-    for answer, found in answers:
-        if answer.done():  # the caller was cancelled
-            continue
-        if isinstance(found, Exception):
-            answer.set_exception(found)
-        else:
-            answer.set_result(found)

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+import weakref
 from collections.abc import AsyncGenerator
 from contextlib import closing
 from pathlib import Path
@@ -159,3 +160,15 @@ async def test_what_was_asked_before_the_end_is_answered(path: Path) -> None:
     reader = BatchedReader(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
     answer, _ = await asyncio.gather(reader.fetch((COUNT, {})), reader.close())
     assert answer == [[(100,)]]
+
+
+class Found:
+    """What a read has found."""
+
+
+async def test_nothing_of_a_read_is_kept_until_the_next_one(reader: BatchedReader) -> None:
+    found = await reader.run(lambda _: Found())
+    kept = weakref.ref(found)
+    del found
+    await asyncio.sleep(0)  # the step of the loop that has brought the answer holds it to its end
+    assert kept() is None

@@ -9,13 +9,18 @@ import os
 import sys
 import threading
 import traceback
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import structlog
 
 from gateway.ledger.errors import LedgerUnavailable
 from storage.errors import text_of
+
+Answer = tuple[asyncio.Future[Any], Any]
+"""What a read has found, or the exception in its place, for the caller that waits for it."""
 
 _SOFTWARE_ERROR = 70
 """Source: sysexits.h."""
@@ -61,3 +66,14 @@ def resolve(future: asyncio.Future[None], error: Exception | None = None) -> Non
         future.set_result(None)
     else:
         future.set_exception(error)
+
+
+def answer_next(answered: deque[list[Answer]]) -> None:
+    """Answers the callers of the batch that was read first, in the event loop."""
+    for answer, found in answered.popleft():
+        if answer.done():  # the caller was cancelled
+            continue
+        if isinstance(found, Exception):
+            answer.set_exception(found)
+        else:
+            answer.set_result(found)

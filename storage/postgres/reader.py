@@ -14,7 +14,7 @@ from storage.postgres.errors import Failure, Lost, unavailable
 from storage.postgres.session import Outcome, Session
 from storage.postgres.text import Call, bound
 from storage.statement import Row
-from storage.worker import call_in_loop, resolve, start_worker
+from storage.worker import Answer, answer_next, call_in_loop, resolve, start_worker
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Reader:
         self._loop = asyncio.get_running_loop()
         self._waiting: list[_Read] = []
         self._batches: queue.SimpleQueue[list[_Read] | None] = queue.SimpleQueue()
-        self._answered: deque[list[tuple[asyncio.Future[Any], Any]]] = deque()
+        self._answered: deque[list[Answer]] = deque()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         start_worker(name, self._serve)
 
@@ -81,12 +81,12 @@ class Reader:
             self._answered.append(self._answers(batch))
             # The thread keeps nothing of a read until the next one, however long that takes to come.
             del batch
-            call_in_loop(self._loop, self._deliver)
+            call_in_loop(self._loop, answer_next, self._answered)
         if self._session is not None:
             self._session.close()
         call_in_loop(self._loop, resolve, self._ended)
 
-    def _answers(self, batch: list[_Read]) -> list[tuple[asyncio.Future[Any], Any]]:
+    def _answers(self, batch: list[_Read]) -> list[Answer]:
         short = [(read, answer) for read, answer in batch if isinstance(read, tuple)]
         found = [
             (answer, rows) for (_, answer), rows in zip(short, self._short([calls for calls, _ in short]), strict=True)
@@ -136,17 +136,6 @@ class Reader:
                 pass
         self._session = self._connect()
         return job(self._session)
-
-    # --- back in the event loop
-
-    def _deliver(self) -> None:
-        for answer, found in self._answered.popleft():
-            if answer.done():  # the caller was cancelled
-                continue
-            if isinstance(found, Exception):
-                answer.set_exception(found)
-            else:
-                answer.set_result(found)
 
 
 def _rows(outcomes: list[Outcome]) -> list[list[Row]] | LedgerUnavailable:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from storage.errors import FAILURES, read_failure
 from storage.read.queries import Asked
 from storage.statement import Row
-from storage.worker import call_in_loop, resolve, start_worker
+from storage.worker import Answer, answer_next, call_in_loop, resolve, start_worker
 
 T = TypeVar("T")
 
@@ -23,7 +23,6 @@ Job = Callable[[sqlite3.Connection], T]
 """A read in the thread. It leaves no cursor open."""
 
 _Read = tuple[Job[Any], asyncio.Future[Any]]
-_Answer = tuple[asyncio.Future[Any], Any]
 
 
 class BatchedReader:
@@ -34,7 +33,7 @@ class BatchedReader:
         self._loop = asyncio.get_running_loop()
         self._waiting: list[_Read] = []
         self._batches: queue.SimpleQueue[list[_Read] | None] = queue.SimpleQueue()
-        self._answered: deque[list[_Answer]] = deque()
+        self._answered: deque[list[Answer]] = deque()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         start_worker(name, self._serve)
 
@@ -70,11 +69,11 @@ class BatchedReader:
             self._answered.append(self._answers(batch))
             # The thread keeps nothing of a read until the next one, however long that takes to come.
             del batch
-            call_in_loop(self._loop, self._deliver)
+            call_in_loop(self._loop, answer_next, self._answered)
         self._connection.close()
         call_in_loop(self._loop, resolve, self._ended)
 
-    def _answers(self, batch: list[_Read]) -> list[_Answer]:
+    def _answers(self, batch: list[_Read]) -> list[Answer]:
         """One snapshot, begun after the last read was asked for: as new as a snapshot for each, with the locks of one."""
         try:
             if self._connection.in_transaction:  # the COMMIT of the last batch has failed
@@ -95,17 +94,6 @@ class BatchedReader:
             return read_failure(error)
         except Exception as error:  # noqa: BLE001  # of this read alone: the thread continues with the others
             return error
-
-    # --- back in the event loop
-
-    def _deliver(self) -> None:
-        for answer, found in self._answered.popleft():
-            if answer.done():  # the caller was cancelled
-                continue
-            if isinstance(found, Exception):
-                answer.set_exception(found)
-            else:
-                answer.set_result(found)
 
 
 def _rows(asked: tuple[Asked, ...], connection: sqlite3.Connection) -> list[list[Row]]:

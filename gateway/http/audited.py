@@ -10,7 +10,9 @@ from gateway.a2a.errors import A2AError
 from gateway.a2a.model import Message, Task
 from gateway.a2a.wire.dialect import Method
 from gateway.http.auth import Identity
+from gateway.http.held import ClientGone
 from gateway.http.reply import reason
+from gateway.ledger.errors import LedgerUnavailable
 from gateway.ports.observer import Actor, AuditEntry, Observer, Target
 
 _ACTIONS: Mapping[str, str] = {
@@ -29,14 +31,21 @@ class AuditLine(msgspec.Struct):
     target: Target = Target()
     outcome: str = "done"
 
-    def refuse(self, error: A2AError) -> None:
-        self.outcome = reason(error).lower()
+    def refuse(self, error: Exception) -> None:
+        self.outcome = outcome_of(error)
+
+
+def outcome_of(error: Exception) -> str:
+    """The reason of the error that the caller gets, as the line has it."""
+    if isinstance(error, A2AError):
+        return reason(error).lower()
+    return "busy" if isinstance(error, LedgerUnavailable) else "internal_error"
 
 
 @contextmanager
 def audited(observer: Observer, action: str, actor: Actor) -> Iterator[AuditLine]:
-    """The block carries out an action of an admin: its line is written at the end, and also where it raises an A2AError. An
-    empty `action` has no line."""
+    """The block carries out an action of an admin: its line is written at the end, whether it is done or fails. An empty
+    `action` has no line, and neither has one whose client has left before it was known what is asked."""
     line = AuditLine()
 
     def tell() -> None:
@@ -45,7 +54,9 @@ def audited(observer: Observer, action: str, actor: Actor) -> Iterator[AuditLine
 
     try:
         yield line
-    except A2AError as error:
+    except ClientGone:
+        raise
+    except Exception as error:
         line.refuse(error)
         tell()
         raise

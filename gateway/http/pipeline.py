@@ -28,7 +28,7 @@ from gateway.foundation.off_loop import off_loop
 from gateway.foundation.shutdown import Drain
 from gateway.foundation.sizes import LARGE
 from gateway.http.arrival import Arrival
-from gateway.http.audited import AuditLine, action_of, actor_of, audited, target_of
+from gateway.http.audited import AuditLine, action_of, actor_of, audited, outcome_of, target_of
 from gateway.http.auth import Authenticator, Identity
 from gateway.http.headers import ServiceParameters, refuse_media_type
 from gateway.http.held import ClientGone, while_connected
@@ -298,8 +298,8 @@ class Pipeline:
             )
             try:
                 result = await perform(taken, request)
-            except A2AError as error:
-                tell(asked, reason(error).lower())
+            except Exception as error:
+                tell(asked, outcome_of(error))
                 raise
             tell(target_of(call.agent.name, request, result))
             return result

@@ -1,6 +1,8 @@
 """What callers do has a line in the audit log, without what they say."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +10,14 @@ import httpx2
 import msgspec
 import pytest
 
+from gateway.a2a.errors import InvalidRequest
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
+from gateway.http.audited import audited
+from gateway.http.held import ClientGone
 from gateway.ledger.api_keys import ApiKey, IssueKey, digest_of, new_key, shown
+from gateway.ledger.errors import LedgerUnavailable
+from gateway.ports.observer import Actor, AuditEntry, Observer
 from gateway.telemetry.audit_chain import verify
 from tests.a2a_client import A2A, a2a_http, user_message
 from tests.interop.echo_agent import gate
@@ -106,6 +113,52 @@ async def test_what_is_refused_has_a_line_with_the_reason(start_local: StartLoca
         "task_not_found",
         "nothing",
     )
+
+
+@pytest.mark.sqlite("another process holds the server's tables")
+async def test_what_the_storage_does_not_take_has_a_line_which_says_so(start_local: StartLocal, tmp_path: Path) -> None:
+    gateway = await start_local(AGENT, settings=settings(tmp_path))
+    async with a2a_http(gateway.url) as http:
+        context = (await A2A(http, "echo").send("hello"))["contextId"]
+        with closing(sqlite3.connect(gateway.database)) as other:
+            other.execute("ALTER TABLE input RENAME TO elsewhere")
+        body = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "SendMessage",
+            "params": {"message": user_message("again", context)},
+        }
+        await http.post("/a2a/echo", json=body)
+        await http.delete(f"/admin/api/v1/contexts/{context}")
+    assert told(tmp_path)[2:] == [("message.accepted", "busy"), ("context.deleted", "busy")]
+
+
+class Told(Observer):
+    audits = True
+
+    def __init__(self) -> None:
+        self.outcomes: list[str] = []
+
+    def audited(self, entry: AuditEntry) -> None:
+        self.outcomes.append(entry.outcome)
+
+
+@pytest.mark.parametrize(
+    ("error", "outcomes"),
+    [
+        (InvalidRequest("a secret"), ["invalid_request"]),
+        (LedgerUnavailable("a secret"), ["busy"]),
+        (KeyError("a secret"), ["internal_error"]),
+        (ClientGone(), []),
+    ],
+)
+def test_an_action_that_fails_has_a_line_with_what_its_caller_is_told_and_none_where_that_has_left(
+    error: Exception, outcomes: list[str]
+) -> None:
+    observer = Told()
+    with pytest.raises(type(error)), audited(observer, "context.deleted", Actor()):
+        raise error
+    assert observer.outcomes == outcomes
 
 
 async def test_a_decision_on_a_tool_call_is_told_as_such(start_local: StartLocal, tmp_path: Path) -> None:

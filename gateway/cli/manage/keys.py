@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,6 +62,7 @@ def create(options: NewKeyOptions) -> None:
             raise Stop(ExitCode.USAGE, f"{what} must be 1 to 256 characters without control characters")
     lasts = None if options.expires is None else _milliseconds(options.expires)
     config = load_file(options.file)
+    refused = partial(_audit, config, "key.created", Target(key=options.name, principal=principal))
 
     async def issue(ledger: Ledger) -> ApiKey:
         now = ledger.now()
@@ -80,9 +82,9 @@ def create(options: NewKeyOptions) -> None:
         return key
 
     try:
-        key = _in_ledger(config, issue)
+        key = _in_ledger(config, issue, refused)
     except Conflict as error:
-        _audit(config, "key.created", Target(key=options.name, principal=principal), "conflict")
+        refused("conflict")
         revoke = f"{program()} keys revoke {shlex.quote(options.name)}{config_option(options.file)}"
         remedy = f"revoke it first, or choose another name: {revoke}"
         raise Stop(ExitCode.USAGE, f"there is a key {options.name!r} already; {remedy}") from error
@@ -119,15 +121,16 @@ def print_keys(file: Path, output: Output) -> None:
 def revoke(file: Path, name: str) -> None:
     """Raises: Stop."""
     config = load_file(file)
+    audit = partial(_audit, config, "key.revoked", Target(key=name))
 
     async def revoked(ledger: Ledger) -> None:
         await ledger.commit(RevokeKey(name, ledger.now()))
-        _audit(config, "key.revoked", Target(key=name))
+        audit()
 
     try:
-        _in_ledger(config, revoked)
+        _in_ledger(config, revoked, audit)
     except Conflict as error:
-        _audit(config, "key.revoked", Target(key=name), "not_found")
+        audit("not_found")
         listing = f"{program()} keys list{config_option(file)}"
         raise Stop(ExitCode.UNEXPECTED, f"no key {name!r} is in force\nThose that are there: {listing}") from error
     sys.stdout.write(visible(f"key {name} is revoked\n"))
@@ -148,8 +151,10 @@ def _audit(config: GatewayConfig, action: str, target: Target, outcome: str = "d
         raise Stop(ExitCode.UNEXPECTED, problem) from error
 
 
-def _in_ledger(config: GatewayConfig, operation: Callable[[Ledger], Awaitable[T]]) -> T:
-    """Raises: Stop, Conflict."""
+def _in_ledger(
+    config: GatewayConfig, operation: Callable[[Ledger], Awaitable[T]], refused: Callable[[str], None] = lambda _: None
+) -> T:
+    """`refused` gets the outcome where the storage does not take it. Raises: Stop, Conflict."""
     storage = config.storage
     factory = Registry().ledger(storage.url)
     if not factory.keeps:
@@ -163,6 +168,7 @@ def _in_ledger(config: GatewayConfig, operation: Callable[[Ledger], Awaitable[T]
     try:
         return asyncio.run(run())
     except LedgerUnavailable as error:
+        refused("busy")
         raise Stop(ExitCode.UNREACHABLE, f"the database {storage.address} cannot be used: {error}") from error
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.cli.console.output import ExitCode
 from tests.gateway.cli.conftest import Call
 
 AGENT = 'mine: {type: python, ref: "gateway.cli.demo.agent:reply"}'
@@ -60,6 +61,14 @@ def test_a_command_that_is_refused_has_a_line_with_the_reason(call: Call, tmp_pa
         ("key.created", "conflict", {"key": "laptop", "principal": "laptop"}),
         ("key.revoked", "not_found", {"key": "none"}),
     ]
+
+
+def test_a_command_whose_storage_does_not_take_it_has_a_line_which_says_so(call: Call, tmp_path: Path) -> None:
+    file = configuration(tmp_path, "path: audit.jsonl")
+    (tmp_path / "gateway.db").write_text("no database")
+    codes = {call("keys", done, "laptop", "-c", file).code for done in ("create", "revoke")}
+    told = [(entry["action"], entry["outcome"]) for entry in entries(tmp_path)]
+    assert (codes, told) == ({ExitCode.UNREACHABLE}, [("key.created", "busy"), ("key.revoked", "busy")])
 
 
 def test_the_line_of_a_command_that_is_left_out_is_named(call: Call, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from storage.folders import own_folder
 from storage.postgres.rows import connection, open_rows, talking
 from storage.postgres.settings import PostgresSettings
 from storage.rows import open_rows as open_file
-from storage.schema.backup import Draft, check
+from storage.schema.backup import check, draft
 from storage.schema.open import prepare
 
 _TIMEOUT_MS = 5000
@@ -38,17 +38,17 @@ def back_up(settings: PostgresSettings, target: Path) -> None:
     """Raises: as `LedgerFactory.back_up`."""
     if target.exists():
         raise FileExistsError(f"{str(target)!r} is there already")
-    with Draft(target) as draft, _told():
-        with open_rows(settings, False) as rows, open_file(draft.path, True) as file:
+    with draft(target) as copied, _told():
+        with open_rows(settings, False) as rows, open_file(copied.path, True) as file:
             copy_moment(rows, file, ("the database", "the backup"), lambda *_: None)
         try:
-            with closing(sqlite3.connect(draft.path, isolation_level=None)) as copy:
+            with closing(sqlite3.connect(copied.path, isolation_level=None)) as copy:
                 # Without a write-ahead log the backup is one file.
                 copy.execute("PRAGMA journal_mode = DELETE")
-            check(draft.path, target)
+            check(copied.path, target)
         except sqlite3.Error as error:
             raise unavailable(f"{str(target)!r} could not be written", error) from error
-        draft.keep()
+        copied.keep()
 
 
 def restore(source: Path, settings: PostgresSettings, replace: bool) -> str | None:

@@ -4,19 +4,20 @@ keeps the database that it replaces, and refuses a database that a process has o
 import os
 import shutil
 import sqlite3
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Self
+
+import msgspec
 
 from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.rows import NOT_WHOLE
 from storage.compiled import VERSION
 from storage.connection import OLDEST_USER
 from storage.errors import trouble, unavailable
+from storage.folders import own_folder
 from storage.row_tables import COPYING
 from storage.schema.access import obstacle
 from storage.schema.version import usable
@@ -36,16 +37,16 @@ def back_up(path: Path, target: Path) -> None:
         raise LedgerUnavailable(f"there is no database {str(path)!r}")
     if target.exists():
         raise FileExistsError(f"{str(target)!r} is there already")
-    with Draft(target) as draft:
+    with draft(target) as copied:
         try:
-            with closing(_open(path)) as source, closing(_open(draft.path)) as copy:
+            with closing(_open(path)) as source, closing(_open(copied.path)) as copy:
                 source.backup(copy)
                 # Without a write-ahead log the backup is one file.
                 copy.execute("PRAGMA journal_mode = DELETE")
-            check(draft.path, path)
+            check(copied.path, path)
         except sqlite3.Error as error:
             raise unavailable(f"{str(path)!r} could not be copied", error) from error
-        draft.keep()
+        copied.keep()
 
 
 def restore(source: Path, path: Path, *, replace: bool) -> Path | None:
@@ -66,21 +67,21 @@ def restore(source: Path, path: Path, *, replace: bool) -> Path | None:
     if there:
         _close_log(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with Draft(path) as draft:
-        shutil.copyfile(source, draft.path)
+    with draft(path) as copied:
+        shutil.copyfile(source, copied.path)
         if there:
-            _own_like(path, draft.path)
-            shutil.copymode(path, draft.path)
+            _own_like(path, copied.path)
+            shutil.copymode(path, copied.path)
             aside = _set_aside(path)
         else:
             if os.geteuid() == 0:
-                _own_like(path.parent, draft.path)
+                _own_like(path.parent, copied.path)
             aside = next(_names_aside(path))
         for suffix in _LOG_FILES:
             # The log of another database would be replayed into this one.
             with suppress(FileNotFoundError):
                 path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
-        draft.keep()
+        copied.keep()
     return aside if there else None
 
 
@@ -119,28 +120,31 @@ def _check_access(path: Path, *, write: bool) -> None:
         raise LedgerUnavailable(f"{str(path)!r} cannot be opened: {why}")
 
 
-class Draft:
-    """A file that gets its name when it is whole and on the disk; it is deleted otherwise."""
+class Draft(msgspec.Struct, frozen=True):
+    """A file that gets its name when it is whole and on the disk."""
 
-    def __init__(self, target: Path) -> None:
-        self._target = target
-        # A name of its own, as two may be made at once.
-        descriptor, name = tempfile.mkstemp(".part", f"{target.name}.", target.parent)
-        os.close(descriptor)
-        self.path = Path(name)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for suffix in ("", "-journal"):
-            with suppress(FileNotFoundError):
-                self.path.with_name(self.path.name + suffix).unlink()
+    path: Path
+    target: Path
 
     def keep(self) -> None:
         _flush(self.path)
-        self.path.replace(self._target)
-        _flush(self._target.parent)
+        self.path.replace(self.target)
+        _flush(self.target.parent)
+
+
+@contextmanager
+def draft(target: Path) -> Iterator[Draft]:
+    """An empty file, which only this user can read, beside `target`. It is deleted where it was not kept; that of a process
+    which was killed, by the next one with a target in the same folder. Raises: OSError, which names the target."""
+    with own_folder(target.absolute().parent, "draft") as folder:
+        path = folder / target.name
+        path.touch(0o600)
+        try:
+            yield Draft(path, target)
+        except OSError as error:
+            if error.filename2 == str(path):
+                error.filename2 = str(target)
+            raise
 
 
 def _open(path: Path) -> sqlite3.Connection:

@@ -1,6 +1,7 @@
 """`backup` and `restore`: the database of a configuration as one file, while its gateway runs and after it."""
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -84,6 +85,26 @@ def test_a_backup_never_overwrites_a_file(call: Call, file: str, copy: Path) -> 
     assert f"{copy} is there already: choose another name" in again.err
 
 
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from storage.schema import backup
+backup.check = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+backup.back_up(*map(Path, sys.argv[1:]))
+"""
+
+
+def test_what_a_killed_backup_has_left_is_removed_by_the_next_one(
+    call: Call, tmp_path: Path, file: str, copy: Path
+) -> None:
+    with_database(call, file)
+    copy.parent.mkdir()
+    killed = subprocess.run([sys.executable, "-c", _KILLED, tmp_path / "gateway.db", copy], check=False)
+    assert (killed.returncode, len(list(copy.parent.iterdir()))) == (-signal.SIGKILL, 1)
+    assert call("backup", str(copy), "-c", file).code == 0
+    assert list(copy.parent.iterdir()) == [copy]
+
+
 def test_where_there_is_no_database_no_backup_is_made(call: Call, file: str, copy: Path) -> None:
     made = call("backup", str(copy), "-c", file)
     assert made.code == 69
@@ -147,7 +168,7 @@ def test_two_restores_in_one_second_keep_both_databases(call: Call, tmp_path: Pa
         restored = call("restore", str(copy), "--replace", "-c", file)
         assert (restored.code, restored.err) == (0, "")
     assert len(kept(tmp_path)) == 3
-    assert list(tmp_path.glob("*.part")) == []
+    assert list(tmp_path.glob("a2a-gateway-draft-*")) == []
 
 
 def test_a_restored_database_has_the_owner_and_the_mode_of_the_one_before(

@@ -39,8 +39,8 @@ class Subscription(msgspec.Struct, eq=False):
         if self.behind:
             self.nudge()
             return
-        limits, held = self.limits, self._frames
-        if held and (len(held) + len(frames) > limits.events or self._bytes + size > limits.bytes):
+        # What counts is what waits already: one group of events may be larger than all that a reader may leave unread.
+        if len(self._frames) >= self.limits.events or self._bytes >= self.limits.bytes:
             self.dropped = True
             self.end()
             self._channel.unsubscribe(self)

@@ -110,6 +110,15 @@ async def test_a_reader_that_has_read_all_takes_a_batch_of_any_size() -> None:
     assert await rest(subscription) == [[(1, b"long"), (2, b"longer")]]
 
 
+async def test_a_batch_beyond_the_limit_reaches_a_reader_with_little_unread() -> None:
+    channel = fanout(bytes=20).open("t")
+    subscription = channel.subscribe()
+    publish(channel, 1, b"x")
+    publish(channel, 2, b"x" * 30)
+    channel.close()
+    assert await rest(subscription) == [[(1, b"x"), (2, b"x" * 30)]]
+
+
 async def test_a_dropped_reader_frees_its_place() -> None:
     streams = fanout(events=1, streams=1)
     channel = streams.open("t")

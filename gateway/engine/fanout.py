@@ -39,8 +39,10 @@ class Subscription(msgspec.Struct, eq=False):
         if self.behind:
             self.nudge()
             return
-        # What counts is what waits already: one group of events may be larger than all that a reader may leave unread.
-        if len(self._frames) >= self.limits.events or self._bytes >= self.limits.bytes:
+        # What counts is what waits already: one group of events may be larger than all that a reader may leave unread. And a
+        # reader that waits for events is not slow, but has had no step of the event loop for what came in this one.
+        reads = self._wake is not None
+        if not reads and (len(self._frames) >= self.limits.events or self._bytes >= self.limits.bytes):
             self.dropped = True
             self.end()
             self._channel.unsubscribe(self)
@@ -88,7 +90,10 @@ class Subscription(msgspec.Struct, eq=False):
                 self._nudged = False
                 return []
             self._wake = asyncio.get_running_loop().create_future()
-            await self._wake
+            try:
+                await self._wake
+            finally:
+                self._wake = None
 
     def close(self) -> None:
         self.end()

@@ -119,6 +119,18 @@ async def test_a_batch_beyond_the_limit_reaches_a_reader_with_little_unread() ->
     assert await rest(subscription) == [[(1, b"x"), (2, b"x" * 30)]]
 
 
+async def test_a_reader_that_waits_for_events_takes_all_groups_of_one_step_of_the_event_loop() -> None:
+    channel = fanout(bytes=20).open("t")
+    subscription = channel.subscribe()
+    async with asyncio.TaskGroup() as group:
+        read = group.create_task(rest(subscription))
+        await asyncio.sleep(0)
+        publish(channel, 1, b"x" * 30)
+        publish(channel, 2, b"y")
+        channel.close()
+    assert read.result() == [[(1, b"x" * 30), (2, b"y")]]
+
+
 async def test_a_dropped_reader_frees_its_place() -> None:
     streams = fanout(events=1, streams=1)
     channel = streams.open("t")

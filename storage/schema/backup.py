@@ -142,8 +142,9 @@ def draft(target: Path) -> Iterator[Draft]:
         try:
             yield Draft(path, target)
         except OSError as error:
-            if error.filename2 == str(path):
-                error.filename2 = str(target)
+            for name in ("filename", "filename2"):
+                if str(getattr(error, name)) == str(path):
+                    setattr(error, name, str(target))
             raise
 
 

@@ -234,8 +234,8 @@ class AnswerReader:
             if about_call is not None:
                 yield from about_call
             elif part.text is None:
-                self.artifacts.interrupt()
-                yield ArtifactReady(Artifact(artifact_id=message.message_id or "note", parts=(part,)), last_chunk=True)
+                beside = Artifact(artifact_id=message.message_id or "note", parts=(part,))
+                yield ArtifactReady(beside, last_chunk=True, within_text=self.artifacts.goes_on)
             elif (part.metadata or {}).get(_THOUGHT) is True:
                 yield ReasoningDelta(part.text)
             else:

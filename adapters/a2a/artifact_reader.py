@@ -142,21 +142,27 @@ class ArtifactReader:
                 self._said.add((part,))
                 yield PartReady(part)
                 continue
-            if index and is_plain(parts[index - 1]):
+            text, following = part.text or "", parts[index + 1] if index + 1 < len(parts) else None
+            if (index and is_plain(parts[index - 1])) or self._is_between(text, following):
                 yield from self.end_message()
-            text = part.text or ""
-            told = text if self._open else self._begun(text, parts[index + 1] if index + 1 < len(parts) else None)
+            told = text if self._open else self._begun(text, following)
             self._said.grow(text)
             if told:
                 self._open.append(told)
                 yield TextDelta(told)
 
+    def _is_between(self, text: str, following: Part | None) -> bool:
+        """Whether the text is what a gateway puts between the text before and the one that follows in the update."""
+        if following is None or not is_plain(following):
+            return False
+        last = self._open[-1] if self._open else self._last
+        return bool(last) and text == gap(last, following.text or "")
+
     def _begun(self, text: str, following: Part | None) -> str:
-        """The text with which a message begins behind another, without what the gateway itself puts between the two. The
-        first text of an update may be nothing else."""
+        """The text with which a message begins behind another, without what the gateway itself puts between the two."""
         if not self._last:
             return text
-        if following is not None and is_plain(following) and text == gap(self._last, following.text or ""):
+        if self._is_between(text, following):
             return ""
         rest = text.removeprefix(_BLANK_LINE)
         return rest if gap(self._last, rest) == text[: len(text) - len(rest)] else text
@@ -214,8 +220,8 @@ class ArtifactReader:
             self._held[name] = Content(parts)
         elif held is not None:
             held.add(parts)
-        self.interrupt()
-        yield ArtifactReady(replace(artifact, artifact_id=self._public(name)), append=continues, last_chunk=last)
+        shown = replace(artifact, artifact_id=self._public(name))
+        yield ArtifactReady(shown, append=continues, last_chunk=last, within_text=self.goes_on)
 
     def _public(self, name: str) -> str:
         """The id under which callers get an artifact beside the answer."""

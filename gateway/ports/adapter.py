@@ -96,12 +96,14 @@ class AnswerReplaced(msgspec.Struct, frozen=True):
 class ArtifactReady(msgspec.Struct, frozen=True):
     """An artifact of its own, beside the answer. `append` and `last_chunk` as in TaskArtifactUpdateEvent.
 
-    The answer of an earlier turn of the task is one too, by the `answer` of that turn's request.
+    The answer of an earlier turn of the task is one too, by the `answer` of that turn's request. A text behind it is another
+    message; with `within_text` it continues the text of the answer before it.
     """
 
     artifact: Artifact
     append: bool = False
     last_chunk: bool = False
+    within_text: bool = False
 
 
 class StartedOver(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from gateway.a2a import model
 from gateway.a2a.model import Artifact, Json, Message, Part, TaskArtifactUpdateEvent
@@ -149,7 +149,8 @@ class OutputBuilder(msgspec.Struct):
         self._publish_whole()
 
     def add_artifact(self, event: adapter.ArtifactReady) -> None:
-        self._end_text()
+        if not event.within_text:
+            self._end_text()
         # Copies, because an adapter may give one value twice.
         name, parts = event.artifact.artifact_id, list(map(replace, event.artifact.parts))
         if not event.append:
@@ -158,8 +159,7 @@ class OutputBuilder(msgspec.Struct):
             self._continuing.add(id(parts[0]))
         self._parts.extend(parts)
         self._beside.update((id(part), (name, part)) for part in parts)
-        update = TaskArtifactUpdateEvent(task_id=self.task_id, context_id=self.context_id, **asdict(event))
-        self.out.append(Publish(update))
+        self._publish(event.artifact, append=event.append, last_chunk=event.last_chunk)
 
     def add_reasoning(self, text: str) -> None:
         """Reasoning in the middle of a message does not divide it."""
@@ -260,9 +260,16 @@ class OutputBuilder(msgspec.Struct):
         self._publish_answer(parts, append=append)
 
     def _publish_answer(self, parts: tuple[Part, ...], *, append: bool) -> None:
-        artifact = Artifact(artifact_id=self.answer, parts=parts)
-        task, context = self.task_id, self.context_id
-        update = TaskArtifactUpdateEvent(task_id=task, context_id=context, artifact=artifact, append=append)
+        self._publish(Artifact(artifact_id=self.answer, parts=parts), append=append)
+
+    def _publish(self, artifact: Artifact, *, append: bool, last_chunk: bool = False) -> None:
+        update = TaskArtifactUpdateEvent(
+            task_id=self.task_id,
+            context_id=self.context_id,
+            artifact=artifact,
+            append=append,
+            last_chunk=last_chunk,
+        )
         self.out.append(Publish(update))
 
     def _publish_whole(self) -> None:

@@ -179,8 +179,13 @@ def test_a_second_artifact_is_one_of_its_own() -> None:
     assert other.artifact_update is not None
     assert events(piece("one"), other) == [
         TextDelta("one"),
-        ArtifactReady(other.artifact_update.artifact, last_chunk=True),
+        ArtifactReady(other.artifact_update.artifact, last_chunk=True, within_text=True),
     ]
+
+
+def test_an_artifact_behind_a_file_of_the_answer_is_not_within_a_text() -> None:
+    *_, beside = events(piece("one", FILE), piece("two", key="b"))
+    assert beside == ArtifactReady(artifact("two", key="b"))
 
 
 def test_a_file_in_the_answer_is_a_part_of_it() -> None:
@@ -240,16 +245,33 @@ def test_an_answer_that_was_replaced_grows_on_and_is_not_said_again_as_a_whole()
     assert told(*found) == [TextDelta("draft"), AnswerReplaced((Part(text="fin"),)), TextDelta("al")]
 
 
-@pytest.mark.parametrize("between", [NOTE, status(message=said(CALLED)), status(message=said(FILE))])
+CALL = status(message=said(CALLED))
+WITHIN = {"an artifact": NOTE, "a file": status(message=said(FILE)), "a line": status(message=said("at work"))}
+
+
+@pytest.mark.parametrize("between", [*WITHIN.values(), CALL], ids=[*WITHIN, "a tool call"])
 @pytest.mark.parametrize(("before", "first"), [("one ", ""), ("one", "\n\n")])
 def test_behind_another_output_nothing_is_said_twice(between: StreamResponse, before: str, first: str) -> None:
     """Another gateway begins a part of its answer with what keeps two texts apart."""
     found = [piece(before), between, piece(first, "two", append=True), piece(" three", append=True)]
-    assert told(*found) == [TextDelta(before), TextDelta("two"), TextDelta(" three")]
+    ends = [] if between is CALL else [MessageReady(before)]
+    assert told(*found) == [TextDelta(before), *ends, TextDelta("two"), TextDelta(" three")]
 
 
-def test_texts_behind_another_output_are_parts_of_their_own() -> None:
-    assert told(piece("one "), NOTE, piece("two ", "three", append=True)) == [
+@pytest.mark.parametrize("between", WITHIN.values(), ids=WITHIN)
+def test_a_text_goes_on_behind_another_output_of_its_agent(between: StreamResponse) -> None:
+    found = [piece("Hel"), between, piece("lo", append=True), piece(" you", "Bye", append=True)]
+    assert told(*found) == [
+        TextDelta("Hel"),
+        TextDelta("lo"),
+        TextDelta(" you"),
+        MessageReady("Hello you"),
+        TextDelta("Bye"),
+    ]
+
+
+def test_texts_behind_a_tool_call_are_parts_of_their_own() -> None:
+    assert told(piece("one "), CALL, piece("two ", "three", append=True)) == [
         TextDelta("one "),
         TextDelta("two "),
         MessageReady("two "),
@@ -257,8 +279,8 @@ def test_texts_behind_another_output_are_parts_of_their_own() -> None:
     ]
 
 
-def test_white_space_of_the_agent_behind_another_output_is_kept() -> None:
-    assert told(piece("one"), NOTE, piece("\n", "two", append=True)) == [
+def test_white_space_of_the_agent_behind_a_tool_call_is_kept() -> None:
+    assert told(piece("one"), CALL, piece("\n", "two", append=True)) == [
         TextDelta("one"),
         TextDelta("\n"),
         MessageReady("\n"),
@@ -400,7 +422,7 @@ def test_a_named_artifact_of_an_earlier_turn_is_replaced_when_it_has_changed() -
 
 def test_an_answer_beside_one_of_an_earlier_turn_is_that_of_this_turn() -> None:
     found = events(ASKED, piece("new", key="b"), piece("old", key="a"), waiting=WAITING)
-    assert found == [TextDelta("new"), replaced("old", key="earlier")]
+    assert found == [TextDelta("new"), ArtifactReady(artifact("old", key="earlier"), within_text=True)]
 
 
 def test_what_every_turn_left_is_known_in_the_next_one() -> None:

@@ -151,7 +151,6 @@ UPDATES = some.builds(update, KEYS, PARTS, some.booleans())
 ANY = some.builds(update, KEYS, some.one_of(PARTS, REST.map(tuple)), some.booleans())
 LINES = some.sampled_from([Message(message_id=str(n), role=Role.AGENT, parts=(Part(text="hm"),)) for n in range(3)])
 TURNS = some.lists(some.one_of(ANY, ANY, LINES), max_size=6)
-ANSWERS = some.lists(some.one_of(UPDATES, UPDATES, LINES), max_size=6)
 WAYS = some.sampled_from(["streamed", "without the task", "looked at", "cut", "cut and looked at"])
 
 
@@ -191,6 +190,24 @@ def test_callers_have_the_artifacts_of_the_agent(
     assert seen(gateway.artifacts()) == seen(agent.artifacts.values())
 
 
+PIECES = some.builds(
+    lambda key, word: update(key, (Part(text=word),), append=True),
+    KEYS,
+    some.sampled_from(["Hel", "lo", " wor", "ld. "]),
+)
+ASIDES = some.sampled_from(
+    [Message(message_id=str(n), role=Role.AGENT, parts=(FILE, Part(text="hm"))) for n in range(3)]
+)
+
+
+@given(some.lists(some.one_of(PIECES, PIECES, LINES, ASIDES), max_size=8), WAYS, some.integers(0, 5))
+def test_a_text_that_goes_on_behind_something_else_is_one_text(events: list[Event], way: str, place: int) -> None:
+    agent, gateway = Agent(), Gateway()
+    play(agent, gateway, events, way, place, DONE)
+    named = {name: parts for name, parts in seen(gateway.artifacts()) if parts != (FILE,)}
+    assert named == dict(seen(agent.artifacts.values()))
+
+
 def told_of(each: Update) -> object:
     """The update without ids and times."""
     if isinstance(each, TaskStatusUpdateEvent):
@@ -198,7 +215,11 @@ def told_of(each: Update) -> object:
     return each.append, each.artifact.name, each.artifact.parts
 
 
-@given(ANSWERS)
+GLUED = some.lists(some.sampled_from([*WORDS, Part(text="d"), FILE]), max_size=3).map(lambda rest: (WORDS[0], *rest))
+"""Some of their texts need a blank line between them."""
+
+
+@given(some.lists(some.one_of(some.builds(update, KEYS, GLUED, some.booleans()), UPDATES, LINES), max_size=6))
 def test_a_gateway_behind_a_gateway_changes_nothing(events: list[Event]) -> None:
     agent, behind, front = Agent(), Gateway(), Gateway()
     play(agent, behind, events, "streamed", 0, DONE)

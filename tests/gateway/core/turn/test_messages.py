@@ -119,6 +119,18 @@ def test_the_model_gets_a_text_of_an_artifact_whole_that_came_in_pieces() -> Non
     assert items == [AssistantItem(tuple(texts("Let me check.", "report", "2nd", "other", "!")))]
 
 
+def test_a_text_goes_on_behind_an_artifact_within_it_and_both_are_kept() -> None:
+    within = ArtifactReady(Artifact(artifact_id="b", parts=tuple(texts("re"))), within_text=True)
+    more = ArtifactReady(Artifact(artifact_id="b", parts=tuple(texts("port"))), append=True, within_text=True)
+    events: list[AdapterEvent] = [TextDelta("Hel"), within, TextDelta("lo"), ReasoningDelta("hm"), more, TextDelta("!")]
+    machine = turn()
+    assert shown(machine, *events) == texts("Hello!")
+    assert kept(play(turn(), *events, DONE)) == [
+        ReasoningItem("hm"),
+        AssistantItem(tuple(texts("report", "Hello!"))),
+    ]
+
+
 def test_pieces_that_are_one_value_are_all_kept() -> None:
     piece = Artifact(artifact_id="b", parts=(Part(text="ha"),))
     items = kept(play(turn(), CHECK, ArtifactReady(piece), ArtifactReady(piece, append=True), DONE))

@@ -1,4 +1,5 @@
-"""Reads of a few indexed rows, in the event loop itself. Law: never waits for a lock; rests after a slow read.
+"""Reads of a few indexed rows, in the event loop itself. Law: never waits for a lock; rests after a slow read; no snapshot is
+older than a commit that was answered before the read.
 
 The switch to another thread and back, at the interpreter's lock, costs many times what finding a row in memory costs: 230 us
 of GetTask's 330.
@@ -6,6 +7,8 @@ of GetTask's 330.
 
 import sqlite3
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from storage.errors import FAILURES
@@ -19,12 +22,18 @@ _REST = 100
 
 
 class InlineReader:
-    """Owns its connection, which does not wait for locks."""
+    """Owns its connection, which does not wait for locks. The reads of one step of the event loop share a snapshot: its locks
+    are a third of what a read costs. Whatever becomes known behind its beginning is told in a later step."""
 
-    def __init__(self, connection: sqlite3.Connection, slow: float = _SLOW) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, call_soon: Callable[[Callable[[], None]], object], slow: float = _SLOW
+    ) -> None:
+        """`call_soon` is that of the event loop."""
         self._connection = connection
+        self._call_soon = call_soon
         self._slow = slow
         self._rests_until = 0.0
+        self._begun = False
 
     def fetch(self, query: Query, values: dict[str, Any]) -> list[Row] | None:
         """All rows; None when another reader has to be asked, which may wait and reports failures."""
@@ -32,6 +41,8 @@ class InlineReader:
         if began < self._rests_until:
             return None
         try:
+            if not self._begun:
+                self._begin()
             return self._connection.execute(query.sql, values).fetchall()
         except FAILURES:
             return None
@@ -39,6 +50,20 @@ class InlineReader:
             ended = time.monotonic()
             if ended - began >= self._slow:
                 self._rests_until = ended + _REST * (ended - began)
+
+    def _begin(self) -> None:
+        """Raises: sqlite3.Error, MemoryError."""
+        # First: a commit that this snapshot lacks is answered behind its end.
+        self._call_soon(self._end)
+        self._begun = True
+        if self._connection.in_transaction:  # the last COMMIT has failed
+            self._connection.execute("ROLLBACK")
+        self._connection.execute("BEGIN")
+
+    def _end(self) -> None:
+        self._begun = False
+        with suppress(*FAILURES):
+            self._connection.execute("COMMIT")
 
     def close(self) -> None:
         self._connection.close()

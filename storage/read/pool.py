@@ -66,7 +66,7 @@ class Readers:
                 inline, batched, long, *opened = opened
                 for short in (inline, batched):
                     short.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
-                self._inline = InlineReader(inline)
+                self._inline = InlineReader(inline, asyncio.get_running_loop().call_soon)
                 self._batched = self._started(batched, "ledger-reader")
                 self._long = self._started(long, "ledger-long-reader")
                 for connection in opened:

@@ -319,7 +319,7 @@ class Connection:
         try:
             with self._scope:
                 self._scope.deadline = anyio.current_time() + _OPEN_SECONDS
-                transport = observed(self._transport, self._ending, self._leave_out_unreadable)
+                transport = observed(self._transport, self._ending, self._make_readable)
                 async with Client(
                     transport, cache=None, client_info=identity, message_handler=self._on_message
                 ) as client:
@@ -362,12 +362,22 @@ class Connection:
         self._announces_changes = False
         self._invalidate_list()
 
-    def _leave_out_unreadable(self, message: object) -> None:
-        """Takes the tools that the library cannot read out of a list of tools: it refuses the whole list for one of them."""
+    def _make_readable(self, message: object) -> None:
+        """Takes the tools that the library cannot read out of a list of tools, and makes texts of the blocks of a tool's result
+        that it cannot read: it refuses the whole list for one of them, and the result of a tool that has run."""
         match message:
             case SessionMessage(message=types.JSONRPCResponse(result={"tools": [*tools]} as result)):
-                version = self._opened.result().protocol_version if self._opened.done() else LATEST_PROTOCOL_VERSION
-                result["tools"] = [tool for tool in tools if self._is_readable(tool, result, version)]
+                result["tools"] = [tool for tool in tools if self._is_readable(tool, result, self._version)]
+            case SessionMessage(message=types.JSONRPCResponse(result={"content": [*blocks]} as result)):
+                if not _is_readable_result(result, self._version):
+                    result["content"] = [
+                        block if _is_readable_result(result | {"content": [block]}, self._version) else _as_text(block)
+                        for block in blocks
+                    ]
+
+    @property
+    def _version(self) -> str:
+        return self._opened.result().protocol_version if self._opened.done() else LATEST_PROTOCOL_VERSION
 
     def _is_readable(self, tool: Any, page: dict[str, Any], version: str) -> bool:
         """Whether the library can read a page with this tool alone."""
@@ -540,6 +550,20 @@ async def _call(client: Client, run: ToolRun) -> ToolOutput:
         raise
     finally:
         is_over = True
+
+
+def _is_readable_result(result: dict[str, Any], version: str) -> bool:
+    """Whether the library can read this result of a tool."""
+    try:
+        validate_server_result("tools/call", version, result)
+    except ValidationError:
+        return False
+    return True
+
+
+def _as_text(block: Json) -> dict[str, Json]:
+    """The JSON of a block in a block that every version of the protocol has."""
+    return {"type": "text", "text": msgspec.json.encode(block).decode()}
 
 
 def _output(result: types.CallToolResult) -> ToolOutput:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from itertools import count
 from typing import Any
 
+import msgspec
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -289,6 +290,27 @@ async def test_the_error_of_refused_credentials_does_not_hold_them(old: Old) -> 
             await server.tools()
         await server.aclose()
     assert error.value.detail == "HTTP 401: Server returned an error response"
+
+
+@pytest.mark.parametrize(
+    "block", [{"type": "video", "uri": "http://x/y"}, {"type": "text", "text": 5}, {"no": "type"}, "bare", None]
+)
+async def test_a_block_of_a_result_that_cannot_be_read_is_told_as_its_json(
+    block: Any, old: Old, source: McpServer
+) -> None:
+    text, whole = {"type": "text", "text": "a"}, msgspec.json.encode(block).decode()
+    old.reply = lambda asked: JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": [text, block]}})
+    assert await source.run(run("a")) == ToolOutput([text, {"type": "text", "text": whole}])
+    old.reply = lambda asked: JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": [block]}})
+    assert await source.run(run("a")) == ToolOutput(whole)
+
+
+async def test_a_result_that_cannot_be_read_for_another_reason_is_a_failure(old: Old, source: McpServer) -> None:
+    result = {"content": [{"type": "text", "text": "a"}], "isError": "perhaps"}
+    old.reply = lambda asked: JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+    with pytest.raises(ToolError) as error:
+        await source.run(run("a"))
+    assert error.value.may_have_run
 
 
 # --- results of tools that declare the schema of their results ---

@@ -22,8 +22,9 @@ _REST = 100
 
 
 class InlineReader:
-    """Owns its connection, which does not wait for locks. The reads of one step of the event loop share a snapshot: its locks
-    are a third of what a read costs. Whatever becomes known behind its beginning is told in a later step."""
+    """Owns its connection, which does not wait for locks. The reads of one step of the event loop share a snapshot, because its
+    locks are a third of what a read costs; for one read alone, to begin and to end it by hand would cost more. So a step has
+    such a snapshot when the step with reads before it had several."""
 
     def __init__(
         self, connection: sqlite3.Connection, call_soon: Callable[[Callable[[], None]], object], slow: float = _SLOW
@@ -33,7 +34,8 @@ class InlineReader:
         self._call_soon = call_soon
         self._slow = slow
         self._rests_until = 0.0
-        self._begun = False
+        self._reads = 0
+        self._shares = False
 
     def fetch(self, query: Query, values: dict[str, Any]) -> list[Row] | None:
         """All rows; None when another reader has to be asked, which may wait and reports failures."""
@@ -41,7 +43,8 @@ class InlineReader:
         if began < self._rests_until:
             return None
         try:
-            if not self._begun:
+            self._reads += 1
+            if self._reads == 1:
                 self._begin()
             return self._connection.execute(query.sql, values).fetchall()
         except FAILURES:
@@ -53,17 +56,18 @@ class InlineReader:
 
     def _begin(self) -> None:
         """Raises: sqlite3.Error, MemoryError."""
-        # First: a commit that this snapshot lacks is answered behind its end.
+        # First: a commit that the snapshot lacks is answered behind the end of the step.
         self._call_soon(self._end)
-        self._begun = True
         if self._connection.in_transaction:  # the last COMMIT has failed
             self._connection.execute("ROLLBACK")
-        self._connection.execute("BEGIN")
+        if self._shares:
+            self._connection.execute("BEGIN")
 
     def _end(self) -> None:
-        self._begun = False
+        self._shares, self._reads = self._reads > 1, 0
         with suppress(*FAILURES):
-            self._connection.execute("COMMIT")
+            if self._connection.in_transaction:
+                self._connection.execute("COMMIT")
 
     def close(self) -> None:
         self._connection.close()

@@ -52,6 +52,15 @@ def steps() -> Steps:
     return Steps()
 
 
+def several_at_once(connection: sqlite3.Connection, steps: Steps) -> InlineReader:
+    """A reader that had more than one lookup in the step before."""
+    finder = InlineReader(connection, steps.call_soon, slow=math.inf)
+    finder.fetch(NAME, {"id": 1})
+    finder.fetch(NAME, {"id": 1})
+    steps.next()
+    return finder
+
+
 def rename(path: Path, name: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE things SET name = ? WHERE id = 1", (name,))
@@ -72,7 +81,7 @@ def test_every_step_sees_the_newest_commit(path: Path, connection: sqlite3.Conne
 
 
 def test_the_lookups_of_one_step_share_a_snapshot(path: Path, connection: sqlite3.Connection, steps: Steps) -> None:
-    finder = InlineReader(connection, steps.call_soon, slow=math.inf)
+    finder = several_at_once(connection, steps)
     assert finder.fetch(NAME, {"id": 1}) == [("one",)]
     rename(path, "two")
     assert finder.fetch(NAME, {"id": 1}) == [("one",)]
@@ -80,11 +89,19 @@ def test_the_lookups_of_one_step_share_a_snapshot(path: Path, connection: sqlite
     assert not connection.in_transaction
 
 
+def test_a_lookup_alone_has_a_snapshot_of_its_own(path: Path, connection: sqlite3.Connection, steps: Steps) -> None:
+    finder = several_at_once(connection, steps)
+    finder.fetch(NAME, {"id": 1})
+    steps.next()
+    assert finder.fetch(NAME, {"id": 1}) == [("one",)]
+    assert not connection.in_transaction
+
+
 def test_a_commit_that_is_answered_before_a_lookup_is_seen(
     path: Path, connection: sqlite3.Connection, steps: Steps
 ) -> None:
     """The answer to a commit that came behind the first lookup stands behind the end of its snapshot."""
-    finder = InlineReader(connection, steps.call_soon, slow=math.inf)
+    finder = several_at_once(connection, steps)
     finder.fetch(NAME, {"id": 1})
     rename(path, "two")
     found: list[object] = []

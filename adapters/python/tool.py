@@ -22,7 +22,8 @@ from gateway.a2a.model import Json
 from gateway.ports.tools import ConsentNeeded, ResultTooDeep, SourceTool, ToolError, ToolFactory, ToolOutput, ToolRun
 
 _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
-_BROKEN, _CONSENT, _TOO_DEEP = "broken", "consent", "too-deep"
+_BROKEN, _CONSENT, _TOO_DEEP, _UNTELLABLE = "broken", "consent", "too-deep", "untellable"
+"""What the function itself ends with, as kinds of a Failure; any other is of its process."""
 _DEEPER_THAN_READ = "Maximum serialization depth exceeded"
 """pydantic's words for a value of some 250 levels, of which it makes no JSON; for others it has no class of its own either."""
 
@@ -58,7 +59,9 @@ class PythonTool:
         return self._tools
 
     async def run(self, run: ToolRun) -> ToolOutput:
-        with _tool_errors(), (await self._host.calls()).begun(msgspec.json.encode(run.arguments)) as call:
+        with _tool_errors():
+            calls = await self._host.calls()
+        with _tool_errors(begun=True), calls.begun(msgspec.json.encode(run.arguments)) as call:
             try:
                 while await call.more():
                     for output in call.take():
@@ -73,8 +76,11 @@ class PythonTool:
 
 
 @contextmanager
-def _tool_errors() -> Iterator[None]:
-    """Raises: ConsentNeeded, ResultTooDeep, ToolError for a CallFailed in the block."""
+def _tool_errors(*, begun: bool = False) -> Iterator[None]:
+    """`begun`: the function may have done its work when its process ends.
+
+    Raises: ConsentNeeded, ResultTooDeep, ToolError for a CallFailed in the block.
+    """
     try:
         yield
     except CallFailed as error:
@@ -83,7 +89,7 @@ def _tool_errors() -> Iterator[None]:
             raise ConsentNeeded(failure.detail, failure.pages) from None
         if failure.kind == _TOO_DEEP:
             raise ResultTooDeep(failure.detail) from None
-        raise ToolError(failure.detail) from None
+        raise ToolError(failure.detail, may_have_run=begun and failure.kind != _BROKEN) from None
 
 
 class ToolService:
@@ -128,7 +134,7 @@ class ToolService:
             return ToolOutput(to_jsonable_python(result))
         except (PydanticSerializationError, ValueError, RecursionError) as error:
             detail = f"{self.tool.name} returned what cannot be told as JSON: {error}"
-            kind = _TOO_DEEP if str(error) == _DEEPER_THAN_READ else _BROKEN
+            kind = _TOO_DEEP if str(error) == _DEEPER_THAN_READ else _UNTELLABLE
             raise CallFailed(Failure(kind, detail)) from error
 
     async def _result(self, call: Callable[[], Any]) -> Any:

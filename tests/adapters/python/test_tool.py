@@ -1,6 +1,7 @@
 """A Python function as a tool: its signature is the schema, and whatever it does, it breaks nothing but its call."""
 
 import asyncio
+import os
 import threading
 from dataclasses import dataclass
 from datetime import date
@@ -67,6 +68,10 @@ def silent() -> None:
 
 def says_no(city: str) -> ToolOutput:
     return ToolOutput(f"there is no {city}", error=True)
+
+
+def dies() -> None:
+    os._exit(3)
 
 
 def breaks() -> None:
@@ -196,6 +201,28 @@ async def test_only_the_operator_learns_of_an_exception(name: str, detail: str) 
     with pytest.raises(ToolError) as error:
         await run(name)
     assert error.value.detail == detail
+    assert error.value.may_have_run == (name == "opaque")
+
+
+async def test_a_tool_whose_process_ends_may_have_done_its_work() -> None:
+    source = tool("dies", run_in="process")
+    with pytest.raises(ToolError) as error:
+        await source.run(ToolRun("dies", {}, "k", "c", "p"))
+    await source.aclose()
+    assert error.value.detail == "its process ended with exit code 3"
+    assert error.value.may_have_run
+
+
+async def test_a_tool_whose_process_never_began_has_not_done_its_work(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import os\nos._exit(4)\n")
+    settings = PythonToolSettings.model_validate(
+        {"ref": "./mine.py:now", "run_in": "process"}, context={"base_dir": tmp_path}
+    )
+    source = PythonTool(settings)
+    with pytest.raises(ToolError) as error:
+        await source.run(ToolRun("now", {}, "k", "c", "p"))
+    await source.aclose()
+    assert not error.value.may_have_run
 
 
 @pytest.mark.parametrize(

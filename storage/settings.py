@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from gateway.config.settings import Settings, base_dir
+from gateway.config.settings import Settings, base_dir, expected
 
 _PREFIX = "sqlite:///"
 _EXAMPLE = "sqlite:///./data/gateway.db"
@@ -14,9 +14,9 @@ _EXAMPLE = "sqlite:///./data/gateway.db"
 def _file_url(value: str, info: ValidationInfo) -> str:
     path = value.removeprefix(_PREFIX)
     if path == value:
-        raise ValueError(f"must start with {_PREFIX}, as {_EXAMPLE}")
-    if not path or "?" in path or str(Path(path)) == ":memory:":
-        raise ValueError(f"must name a file and nothing else: {_EXAMPLE}")
+        raise expected(f"must start with {_PREFIX}, as {_EXAMPLE}")
+    if not path or "?" in path or "\0" in path or str(Path(path)) == ":memory:":
+        raise expected(f"must name a file and nothing else: {_EXAMPLE}")
     return f"{_PREFIX}{base_dir(info) / path}"
 
 

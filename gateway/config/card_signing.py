@@ -4,14 +4,16 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from gateway.config.settings import Settings
+from gateway.config.settings import Settings, expected
 
 
 def _readable_key(value: SecretStr) -> SecretStr:
-    """Raises: ValueError."""
     from gateway.foundation.signing_keys import read_key
 
-    read_key(value.get_secret_value())
+    try:
+        read_key(value.get_secret_value())
+    except ValueError as error:
+        raise expected(str(error)) from error
     return value
 
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from gateway.config.settings import LocalPath, Settings
+from gateway.config.settings import LocalPath, Settings, expected
 from gateway.foundation.route import Proxy, Route, check_proxy
 from gateway.foundation.tls import check_authorities
 
@@ -37,7 +37,10 @@ def _usable_headers(headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
 
 def _usable_proxy(value: SecretStr) -> SecretStr:
     url = value.get_secret_value().strip()
-    check_proxy(url)
+    try:
+        check_proxy(url)
+    except ValueError as error:
+        raise expected(str(error)) from error
     return SecretStr(url)
 
 

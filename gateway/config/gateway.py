@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
-from pydantic_core import PydanticCustomError, Url, ValidationError
+from pydantic_core import Url, ValidationError
 
 from gateway.a2a.nesting import DEEPEST
 from gateway.config.agents import AgentConfig
@@ -15,7 +15,6 @@ from gateway.config.card_signing import CardSigningConfig
 from gateway.config.connections import ConnectionSettings, SecretHeaders
 from gateway.config.problems import Problem
 from gateway.config.settings import (
-    EXPECTED,
     MOST,
     Count,
     CountOrZero,
@@ -29,6 +28,7 @@ from gateway.config.settings import (
     TimeLimit,
     WebUrl,
     duration,
+    expected,
     size,
 )
 from gateway.config.storage import StorageCommon, StorageConfig
@@ -90,8 +90,8 @@ def _workers(value: object) -> object:
     if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST_WORKERS):
         return value
     if isinstance(value, int) and value > _MOST_WORKERS:
-        raise PydanticCustomError(EXPECTED, f"must be at most {_MOST_WORKERS}")
-    raise PydanticCustomError(EXPECTED, f"must be a number of processes from 1 to {_MOST_WORKERS}, or auto")
+        raise expected(f"must be at most {_MOST_WORKERS}")
+    raise expected(f"must be a number of processes from 1 to {_MOST_WORKERS}, or auto")
 
 
 Workers = Annotated[Literal["auto"] | Annotated[int, Field(ge=1, le=_MOST_WORKERS)], BeforeValidator(_workers)]

@@ -27,7 +27,7 @@ from pydantic_core import PydanticCustomError
 from gateway.config.files import read_text
 
 EXPECTED = "expected_form"
-"""The type of an error whose text is followed by ", not <the value>"."""
+"""The type of an error whose text is followed by ", not <the value>", but for a secret."""
 
 LEAST, MOST_OF_ALL = "x-minimum", "x-maximum"
 """Annotations of a duration or a size in a JSON Schema: what it must be at least, and at most."""
@@ -83,7 +83,8 @@ def size_text(count: int) -> str:
     return f"{count}B"
 
 
-def _expected(message: str) -> PydanticCustomError:
+def expected(message: str) -> PydanticCustomError:
+    """The error of a validator in words of its own. Nothing in them is masked, so they must not quote a secret."""
     return PydanticCustomError(EXPECTED, message)
 
 
@@ -92,7 +93,7 @@ def matching(pattern: re.Pattern[str], requirement: str) -> Callable[[str], str]
 
     def check(value: str) -> str:
         if pattern.fullmatch(value) is None:
-            raise _expected(requirement)
+            raise expected(requirement)
         return value
 
     return check
@@ -104,11 +105,11 @@ def _quantity(read: Callable[[str], float], units: tuple[str, str, str]) -> Befo
     def check(value: object) -> float:
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             first, second, third = (f"{value}{unit}" for unit in units)
-            raise _expected(f"must have a unit: write {first}, {second} or {third}")
+            raise expected(f"must have a unit: write {first}, {second} or {third}")
         try:
             return read(value if isinstance(value, str) else "")
         except ValueError as error:
-            raise _expected(str(error)) from error
+            raise expected(str(error)) from error
 
     return BeforeValidator(check)
 
@@ -134,6 +135,8 @@ def base_dir(info: ValidationInfo) -> Path:
 
 
 def _resolve(path: Path, info: ValidationInfo) -> Path:
+    if "\0" in str(path):
+        raise expected("must be a path, and none has a null character")
     return base_dir(info) / path
 
 
@@ -142,7 +145,7 @@ def _read_text_or_file(value: object, info: ValidationInfo) -> object:
         case {"file": str() as name, **others} if not others:
             return read_text(base_dir(info) / name)
         case dict() | list():
-            raise _expected("must be text, or a mapping with the one key `file` (a path)")
+            raise expected("must be text, or a mapping with the one key `file` (a path)")
         case _:
             return value
 
@@ -155,7 +158,7 @@ def _check_web_url(value: str) -> str:
     except ValueError:
         usable = credentials = False
     if not usable or re.search(r"[\s\\]", value):
-        raise _expected("must be an address that starts with http:// or https:// and a host")
+        raise expected("must be an address that starts with http:// or https:// and a host")
     if credentials:
         raise ValueError(
             "must have no user or password in it: addresses are shown, and credentials have settings of their own"
@@ -167,14 +170,14 @@ def _check_network(value: str) -> str:
     try:
         ip_network(value)
     except ValueError as error:
-        raise _expected("must be a network such as 10.1.0.0/16 or fd00::/8, without bits behind its prefix") from error
+        raise expected("must be a network such as 10.1.0.0/16 or fd00::/8, without bits behind its prefix") from error
     return value
 
 
 def _check_long_key(value: SecretStr) -> SecretStr:
     key = value.get_secret_value().strip()
     if len(key) < _KEY_LENGTH:
-        raise ValueError(f"must have at least {_KEY_LENGTH} characters")
+        raise expected(f"must have at least {_KEY_LENGTH} characters")
     return SecretStr(key)
 
 

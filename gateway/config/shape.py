@@ -22,6 +22,7 @@ from gateway.config.settings import EXPECTED, duration, duration_text, size, siz
 from gateway.config.storage import DEFAULT_URL, TEMPORARY, StorageCommon
 from gateway.config.tools import ToolCommon
 from gateway.config.yaml import scalar
+from gateway.foundation.spellings import SHORTEST_SECRET
 from gateway.foundation.text import did_you_mean
 
 
@@ -54,6 +55,9 @@ SECTIONS = {section.key: section for section in (AGENTS, TOOLS)}
 STORAGE = "storage"
 """The section that is one entry of this kind; what a file says of it may be wanting altogether."""
 
+_URL: KeyPath = (STORAGE, "url")
+_CREDENTIALS = re.compile("[:@=]")
+"""Credentials in a URL, behind its scheme, have one of these before or behind them, also where it is mistyped."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
@@ -84,7 +88,7 @@ class Shape(msgspec.Struct, frozen=True):
         return next((field.description for field in found if field is not None and field.description), None)
 
     def is_secret(self, path: KeyPath) -> bool:
-        return path == (STORAGE, "url") or any(_holds_secret(kind) for kind in self._kinds(path))
+        return path == _URL or any(_holds_secret(kind) for kind in self._kinds(path))
 
     def _models(self, path: KeyPath) -> list[type[BaseModel]]:
         return [kind for kind in self._kinds(path) if _is_model(kind)]
@@ -189,7 +193,7 @@ def explain(misfit: Misfit, shape: Shape) -> str:
             return f"unknown key; did you mean {suggestion!r}?" if suggestion else f"unknown key; known here: {known}"
         case "value_error" | "assertion_error":
             message = str(context.get("error", misfit.error["msg"]))
-            if isinstance(misfit.value, str) and misfit.value and shape.is_secret(misfit.path):
+            if isinstance(misfit.value, str) and shape.is_secret(misfit.path) and _holds_some(misfit):
                 message = message.replace(misfit.value, "***")
             return message + origin
         case "union_tag_not_found":
@@ -200,6 +204,15 @@ def explain(misfit: Misfit, shape: Shape) -> str:
     context = _limits(context, misfit.value)
     requirement = _requirement(kind, context, misfit.error["msg"])
     return requirement + _found(misfit, shape) + origin + _remedy(misfit, kind, context)
+
+
+def _holds_some(misfit: Misfit) -> bool:
+    """Whether the text at the path of a secret holds one. What holds none may be a part of the error's own words: so may a
+    beginning of a URL, such as that of an example."""
+    value = str(misfit.value)
+    if misfit.path == _URL:
+        return _CREDENTIALS.search(value.partition(":")[2]) is not None
+    return len(value) >= SHORTEST_SECRET
 
 
 def _lower(sentence: str) -> str:

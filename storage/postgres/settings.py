@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from gateway.config.settings import Duration, LocalPath, Settings, duration
+from gateway.config.settings import Duration, LocalPath, Settings, duration, expected
 
 DIRECT = "a2a_gateway.direct"
 """A setting of the server that only a connection string of `PostgresSettings` gives, and that a pooler does not pass on. The
@@ -37,22 +37,22 @@ def _database_url(value: str) -> str:
         from psycopg import ProgrammingError
         from psycopg.conninfo import conninfo_to_dict
     except ImportError:
-        raise ValueError("needs psycopg: install it with: pip install 'a2a-gateway[postgres]'") from None
+        raise expected("needs psycopg: install it with: pip install 'a2a-gateway[postgres]'") from None
     try:
         found = conninfo_to_dict(value)
     except (ProgrammingError, UnicodeError):
         unknown = _unknown_parameter(value)
         why = "" if unknown is None else f" (it has the parameter {unknown!r}, which libpq does not know)"
-        raise ValueError(f"must be a connection string of PostgreSQL, as {_EXAMPLE}{why}") from None
+        raise expected(f"must be a connection string of PostgreSQL, as {_EXAMPLE}{why}") from None
     database = str(found.get("dbname") or "")
     if not database:
-        raise ValueError(f"must name a database, as {_EXAMPLE}")
+        raise expected(f"must name a database, as {_EXAMPLE}")
     if f"/{database}" in value and "@" in database:
-        raise ValueError(
+        raise expected(
             f"has an @ behind the third slash: write {_EXAMPLE}, and %40 for an @ in the name of the database"
         )
     if not all(_is_port(each) for each in str(found.get("port") or "").split(",")):
-        raise ValueError(f"must have a number for each port, at most {_LAST_PORT}, as {_EXAMPLE}")
+        raise expected(f"must have a number for each port, at most {_LAST_PORT}, as {_EXAMPLE}")
     return value
 
 

@@ -24,6 +24,13 @@ class KeyAuth(Settings):
     type: Literal["key"]
     key: SecretStr
 
+    @field_validator("key")
+    @classmethod
+    def _no_syllable(cls, value: SecretStr) -> SecretStr:
+        if value.get_secret_value() in ("e", "es"):
+            raise ValueError("must not be one of these: e, es")
+        return value
+
 
 class TokenAuth(Settings):
     type: Literal["token"]
@@ -480,6 +487,32 @@ def test_a_problem_has_its_parts() -> None:
 )
 def test_a_secret_is_never_shown(line: str, message: str) -> None:
     assert refusal(f"{FILE}    {line}") == f"gateway.yaml:{message}"
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("push: {encryption_key: must}", "push.encryption_key: must have at least 32 characters"),
+        (
+            "push: {proxy: 'http://host:port'}",
+            ("push.proxy: must be the address of a proxy, as http://host:port or http://user:password@host:port"),
+        ),
+        (
+            "cards: {signing: {keys: [PEM]}}",
+            (
+                "cards.signing.keys[0]: must be a key in PEM (BEGIN PRIVATE KEY or BEGIN PUBLIC KEY), "
+                "without a passphrase"
+            ),
+        ),
+    ],
+)
+def test_a_secret_that_is_a_part_of_the_problem_s_own_words_takes_nothing_from_them(section: str, message: str) -> None:
+    assert refusal(f"{FILE}{section}").partition(": ")[2] == message
+
+
+def test_a_text_too_short_for_a_secret_masks_no_parts_of_words() -> None:
+    message = refusal(f"{FILE}    auth: {{type: key, key: es}}").partition(": ")[2]
+    assert message == "agents.support.auth.key: must not be one of these: e, es"
 
 
 def test_a_secret_is_masked_wherever_the_configuration_is_printed() -> None:

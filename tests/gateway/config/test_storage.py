@@ -125,6 +125,26 @@ def test_a_url_that_its_kind_refuses_is_not_quoted() -> None:
     )
 
 
+@pytest.mark.parametrize("url", ["sqlite:///", "sqlite:/"])
+def test_the_example_of_a_problem_is_whole_where_the_url_is_its_beginning(url: str) -> None:
+    [told] = refusal(f"{{url: '{url}'}}")
+    assert told.endswith(
+        (" and nothing else: sqlite:///./data/gateway.db", "sqlite:///, as sqlite:///./data/gateway.db")
+    )
+
+
+def test_a_url_without_credentials_is_no_secret_in_the_words_of_a_kind() -> None:
+    [told] = refusal("{url: 'shelf://library', section: a}")
+    words = "must end with a shelf, as shelf://library/books, which shelf://library and library do not"
+    assert told == f"gateway.yaml:3:16: storage.url: {words}"
+
+
+@pytest.mark.parametrize("rest", ["//ada@library", "/ada:secret", "ada:secret", "//library?password=secret"])
+def test_a_url_that_may_hold_credentials_is_masked_also_where_it_is_mistyped(rest: str) -> None:
+    [told] = refusal(f"{{url: 'shelf:{rest}', section: a}}")
+    assert "which *** and " in told
+
+
 def test_variables_and_flags_give_the_url_and_the_keys_of_its_kind() -> None:
     env = {
         "A2A_GATEWAY__STORAGE__URL": URL,

@@ -175,6 +175,22 @@ WRONG = {
         f"version: 1\nlimits: {{turn_timeout: 60}}\nagents:\n{AGENT}",
         "2:24: limits.turn_timeout: must have a unit: write 60s, 60m or 60h, not 60",
     ),
+    "path with a null character": (
+        f'version: 1\naudit: {{path: "a\\0b"}}\nagents:\n{AGENT}',
+        "2:15: audit.path: must be a path, and none has a null character, not 'a\\x00b'",
+    ),
+    "database without a file": (
+        f"version: 1\nstorage: {{url: 'sqlite:///'}}\nagents:\n{AGENT}",
+        "2:16: storage.url: must name a file and nothing else: sqlite:///./data/gateway.db",
+    ),
+    "database with a null character": (
+        f'version: 1\nstorage: {{url: "sqlite:///a\\0b"}}\nagents:\n{AGENT}',
+        "2:16: storage.url: must name a file and nothing else: sqlite:///./data/gateway.db",
+    ),
+    "beginning of a database's address": (
+        f"version: 1\nstorage: {{url: 'postgresql://USER@HOST:5432/'}}\nagents:\n{AGENT}",
+        "2:16: storage.url: must name a database, as postgresql://USER@HOST:5432/DATABASE",
+    ),
     "other database": (
         f"version: 1\nstorage: {{url: 'mysql://h/db'}}\nagents:\n{AGENT}",
         "2:16: storage.url: unknown kind of storage 'mysql'; installed: postgres, postgresql, sqlite, temporary",

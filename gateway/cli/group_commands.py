@@ -279,7 +279,8 @@ def list_keys(file: parameters.ConfigFile = parameters.DEFAULT_FILE, output: par
 def revoke_key(name: parameters.KeyName, file: parameters.ConfigFile = parameters.DEFAULT_FILE) -> None:
     """Revoke a key.
 
-    A gateway that runs refuses it a second later. What it began goes on: turns, and streams that are open.
+    A gateway that runs refuses it a second later, and ends the streams that are open with it by an error. The turns that it
+    began go on.
     """
     from gateway.cli.manage.keys import revoke
 

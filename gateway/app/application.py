@@ -3,7 +3,7 @@ sources of tools and the limits that a configuration describes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,12 +15,14 @@ from starlette.types import ASGIApp
 from gateway.app import build
 from gateway.app.agent_health import read_health
 from gateway.app.approvals import refuse_misfits
+from gateway.app.audit import ITSELF, audit_problem, audited
 from gateway.app.pages import Pages, pages_wanted
 from gateway.app.reload import LoadedConfig, ReloadableApp
 from gateway.app.tracing import traced
 from gateway.config.fixed import digest
-from gateway.config.gateway import AuditConfig, GatewayConfig, LogsConfig, MetricsConfig
+from gateway.config.gateway import GatewayConfig, LogsConfig, MetricsConfig
 from gateway.config.plugins import Registry
+from gateway.config.problems import ConfigInvalid
 from gateway.core.agents import Agent, Agents
 from gateway.engine.adapter_secrets import AdapterSecrets
 from gateway.engine.fanout import Fanout
@@ -50,7 +52,7 @@ from gateway.operations.paused_turns import PausedTurns
 from gateway.operations.quotas import Quotas
 from gateway.operations.service import Operations
 from gateway.operations.shared_quotas import SharedQuotas
-from gateway.ports.observer import SILENT, Actor, AuditEntry, Observer, Observers, RequestLine, Target
+from gateway.ports.observer import SILENT, AuditEntry, Observer, Observers, RequestLine, Target
 from gateway.scheduling.leases import LeaseTimes
 from gateway.scheduling.runner import Runner
 from gateway.telemetry.access_lines import AccessLines
@@ -64,7 +66,6 @@ if TYPE_CHECKING:
 
 Sources = Mapping[str, AttachedSource]
 
-_ITSELF = Actor("a2a-gateway")
 """What the process does without being asked."""
 
 
@@ -143,7 +144,7 @@ class Gateway:
     def refused_reload(self) -> None:
         """A configuration that is not taken has its line in the audit log."""
         if self._audit is not None:
-            self._audit.audited(AuditEntry("config.reloaded", _ITSELF, outcome="config_invalid"))
+            self._audit.audited(AuditEntry("config.reloaded", ITSELF, outcome="config_invalid"))
 
     async def reload(self, config: GatewayConfig) -> None:
         """Applies the agents and limits of `config` to new requests; `server`, `storage`, `push` and `logs` do not
@@ -160,7 +161,7 @@ class Gateway:
             used()
         if self._audit is not None:
             self._audit.reopen()
-            self._audit.audited(AuditEntry("config.reloaded", _ITSELF, Target(config=digest(config))))
+            self._audit.audited(AuditEntry("config.reloaded", ITSELF, Target(config=digest(config))))
         self._fanout.limits = build.stream_limits(config)
         self._quotas.limit(build.quota_limits(config))
         self._retention.lifetimes = build.lifetimes(config)
@@ -302,8 +303,12 @@ async def running(
     """Runs the gateway of this configuration while the block runs. Its time is that of its ledger, unless a `clock` is given.
     `on_built` is called when all agents and sources are made, and nothing is asked or opened yet.
 
-    Raises: ValueError as `build_agents` does, ConfigInvalid as `refuse_misfits`, LedgerUnavailable.
+    Raises: ValueError as `build_agents` does, ConfigInvalid as `refuse_misfits` and where the file of the audit log cannot be
+    opened, LedgerUnavailable.
     """
+    problem = audit_problem(config)
+    if problem is not None:
+        raise ConfigInvalid([problem])
     machine = clock or Clock()
     sources = build.build_sources(config, registry)
     async with _closed_unless_used(sources) as used, traced(config) as traces:
@@ -317,7 +322,7 @@ async def running(
             page_secret, session_secret = await asyncio.gather(ledger.secret("page-token"), ledger.secret("ui-session"))
             secrets = await build.adapter_secrets(config.storage, ledger)
             metrics = _metrics(config.metrics)
-            with _access_log(config.logs, machine) as access, _audit_log(config.audit, machine) as audit:
+            with _access_log(config.logs, machine) as access, audited(config.audit, machine) as audit:
                 observer = _observer(config.logs, access, metrics, audit, traces)
                 push = await build.build_push(config.push, config.server.public_url, ledger, clock, observer)
                 gateway = Gateway(
@@ -374,26 +379,6 @@ def _metrics(config: MetricsConfig) -> "Metrics | None":
     from gateway.telemetry.prometheus import Metrics
 
     return Metrics()
-
-
-@contextmanager
-def _audit_log(config: AuditConfig, clock: Clock) -> Iterator["AuditLog | None"]:
-    """None where no line of it is wanted. Raises: ValueError where its file cannot be opened."""
-    if not config.wanted:
-        yield None
-        return
-    from gateway.telemetry.audit import audit_log
-
-    with ExitStack() as stack:
-        try:
-            audit = stack.enter_context(audit_log(config.path, config.key, clock))
-        except OSError as error:
-            raise ValueError(f"audit.path: {config.path} cannot be opened: {error.strerror}") from error
-        audit.audited(AuditEntry("process.started", _ITSELF))
-        try:
-            yield audit
-        finally:
-            audit.audited(AuditEntry("process.stopped", _ITSELF))
 
 
 def _observer(

@@ -18,7 +18,7 @@ from gateway.app.grpc_port import open_grpc
 from gateway.config.fixed import FIXED
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
-from gateway.config.problems import ConfigInvalid
+from gateway.config.problems import ConfigInvalid, Problem
 from gateway.config.storage import StorageConfig
 from gateway.engine.runtime import Pace
 from gateway.foundation.tasks import Wait, first_of
@@ -49,8 +49,8 @@ async def serve(
     is one of several on the ports that they name. `registry` makes the agents and the sources of tools, `pace` is that of their
     retries.
 
-    Raises: OSError when the address cannot be bound, ConfigInvalid as `open_grpc`, ValueError and LedgerUnavailable as
-    `running`.
+    Raises: OSError when the address cannot be bound, ConfigInvalid as `open_grpc`, `listen_for_metrics` and `running`,
+    ValueError and LedgerUnavailable as `running`.
     """
     at = config if orders is None else on_ports(config, *orders.ports)
     shared = orders is not None
@@ -102,11 +102,17 @@ async def serve(
 
 
 def listen_for_metrics(config: GatewayConfig, sockets: ExitStack, worker: int) -> socket | None:
-    """The port of a worker, counted from 0; None where metrics have no port of their own. Raises: OSError."""
+    """The port of a worker, counted from 0; None where metrics have no port of their own. Raises: ConfigInvalid where it cannot
+    be bound."""
     if config.metrics.listen is None:
         return None
     at = urlsplit(f"//{config.metrics.listen}")
-    return sockets.enter_context(listen(at.hostname or "", (at.port or 0) + worker))
+    host, port = at.hostname or "", (at.port or 0) + worker
+    try:
+        return sockets.enter_context(listen(host, port))
+    except OSError as error:
+        message = f"cannot listen on {host}:{port}: {error}; stop the program that does, or choose another address"
+        raise ConfigInvalid([Problem(None, None, None, "metrics.listen", message)]) from error
 
 
 def on_ports(config: GatewayConfig, port: int, grpc_port: int | None) -> GatewayConfig:

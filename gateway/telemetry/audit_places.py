@@ -2,6 +2,7 @@
 file to itself from the look at its end until its line is there.
 """
 
+import errno
 import fcntl
 import os
 import stat
@@ -51,6 +52,31 @@ def place_at(path: Path | None, chain: Chain) -> Place:
     if path.exists() and not stat.S_ISREG(path.stat().st_mode):
         return Stream(lambda: os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), chain)
     return SharedFile(path, chain)
+
+
+def obstacle(path: Path) -> str | None:
+    """What would keep this process from opening a place at the path, in the words of the system; None where nothing is seen.
+    Only looks."""
+    real = Path(os.path.realpath(path))
+    try:
+        kind = real.stat().st_mode
+    except FileNotFoundError:
+        return _denial(real.parent, os.W_OK | os.X_OK)
+    except OSError as error:
+        return error.strerror
+    if stat.S_ISDIR(kind):
+        return os.strerror(errno.EISDIR)
+    return _denial(real, os.W_OK | (os.R_OK if stat.S_ISREG(kind) else 0))
+
+
+def _denial(path: Path, wanted: int) -> str | None:
+    if os.access(path, wanted):
+        return None
+    try:
+        only_read = os.statvfs(path).f_flag & os.ST_RDONLY
+    except OSError as error:
+        return error.strerror
+    return os.strerror(errno.EROFS if only_read else errno.EACCES)
 
 
 class Stream:

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
 from gateway.app.approvals import misfits
+from gateway.app.audit import audit_problem
 from gateway.app.build import build_agent, build_source, build_sources
 from gateway.app.grpc_port import grpc_problem
 from gateway.app.pages import pages_problem
@@ -25,7 +27,7 @@ from gateway.config.gateway import GatewayConfig, open_listen_problem
 from gateway.config.json_schema import schema
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid, Problem, display, read_path
-from gateway.config.workers import workers_problem
+from gateway.config.workers import ledger_problem, system_problem
 from gateway.config.yaml import read
 from gateway.core.agents import Agent, Agents
 from gateway.engine.tool_sources import AttachedSource, Listing, SourceToolset
@@ -122,16 +124,18 @@ def print_schema() -> None:
 
 def _listening_doubts(config: GatewayConfig) -> Iterator[Problem]:
     """What `serve` refuses without an option, and what this machine refuses; another may be meant to run the gateway."""
-    for problem in (open_listen_problem(config, insecure=False), workers_problem(config, Registry())):
+    for problem in (open_listen_problem(config, insecure=False), system_problem(config)):
         if problem is not None:
             yield problem
-    host = config.server.host
-    try:
-        listen(host, 0).close()
-    except OSError as error:
-        yield Problem(
-            None, None, None, "server.host", f"this machine cannot listen on {display(host)}: {reason_of(error)}"
-        )
+    hosts = {"server.host": config.server.host}
+    if config.metrics.listen is not None:
+        hosts["metrics.listen"] = urlsplit(f"//{config.metrics.listen}").hostname or ""
+    for path, host in hosts.items():
+        try:
+            listen(host, 0).close()
+        except OSError as error:
+            message = f"this machine cannot listen on {display(host)}: {reason_of(error)}"
+            yield Problem(None, None, None, path, message)
 
 
 def _storage_problem(config: GatewayConfig) -> Problem | None:
@@ -142,11 +146,11 @@ def _storage_problem(config: GatewayConfig) -> Problem | None:
 
 
 async def build_problems(source: str, config: GatewayConfig) -> list[Problem]:
-    """One for each source of tools and each agent that cannot be built, and for gRPC, pages and traces without their packages,
-    without line and column."""
+    """One for each source of tools and each agent that cannot be built, for gRPC, pages and traces without their packages, for
+    an audit log that cannot be opened, and for processes that the ledger has no use for, without line and column."""
     registry = Registry()
-    missing = (grpc_problem(config), pages_problem(config), tracing_problem(config))
-    problems = [replace(each, file=source) for each in missing if each is not None]
+    parts = (grpc_problem(config), pages_problem(config), tracing_problem(config), audit_problem(config))
+    problems = [replace(each, file=source) for each in (ledger_problem(config, registry), *parts) if each is not None]
     sources: dict[str, AttachedSource] = {}
 
     def add(path: str, error: ValueError) -> None:

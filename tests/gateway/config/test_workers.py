@@ -9,7 +9,7 @@ from gateway.config.gateway import GatewayConfig
 from gateway.config.loader import load
 from gateway.config.plugins import Registry
 from gateway.config.problems import ConfigInvalid
-from gateway.config.workers import worker_count, workers_problem
+from gateway.config.workers import ledger_problem, worker_count, workers_problem
 from gateway.foundation.cores import usable_cores
 
 FILE, SERVER = "sqlite:///gateway.db", "postgresql://ada:s3cret@host/ledger"
@@ -44,6 +44,7 @@ def test_several_on_a_ledger_that_gains_nothing_by_them_are_refused_without_its_
 def test_several_are_refused_where_the_system_spreads_no_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "BALANCED", False)
     assert "that needs Linux" in str(told(2, SERVER))
+    assert ledger_problem(config(2, SERVER), Registry()) is None
     assert worker_count(config("auto", SERVER), Registry()) == 1
 
 

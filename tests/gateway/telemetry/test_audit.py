@@ -2,7 +2,9 @@
 
 import fcntl
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,6 +16,8 @@ from gateway.foundation.clock import Clock
 from gateway.ports.observer import Actor, AuditEntry, Target
 from gateway.telemetry.audit import audit_log
 from gateway.telemetry.audit_chain import Verified, verify
+from gateway.telemetry.audit_places import obstacle
+from tests.support.nobody import as_nobody, open_folder
 
 ENTRY = AuditEntry("key.created", Actor("ada"), Target(key="k"))
 
@@ -197,3 +201,52 @@ def test_a_pipe_has_a_chain_for_each_process(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), audit_log(tmp_path / "no" / "audit.jsonl", None, Clock()):
         pass
+
+
+def link(path: Path, target: str) -> Path:
+    path.symlink_to(target)
+    return path
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda folder: folder / "no" / "audit.jsonl",
+        lambda folder: folder / "file" / "audit.jsonl",
+        lambda folder: folder,
+        lambda folder: folder / ("a" * 300),
+        lambda folder: link(folder / "link", "no/audit.jsonl"),
+        lambda folder: link(folder / "link", "link"),
+    ],
+    ids=["no folder", "a file in place of one", "a folder", "a long name", "a link to nowhere", "a link to itself"],
+)
+def test_what_keeps_a_file_from_being_opened_is_seen_without_opening_it(
+    tmp_path: Path, make: Callable[[Path], Path]
+) -> None:
+    (tmp_path / "file").touch()
+    path = make(tmp_path)
+    with pytest.raises(OSError, match=r"\[Errno") as refused, audit_log(path, None, Clock()):
+        pass
+    assert obstacle(path) == refused.value.strerror
+
+
+def test_a_file_that_can_be_opened_or_made_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    link(tmp_path / "link", "other.jsonl")
+    os.mkfifo(tmp_path / "pipe")
+    there = sorted(tmp_path.iterdir())
+    for path in (tmp_path / "audit.jsonl", *there, Path("/dev/null")):
+        assert obstacle(path) is None
+    assert sorted(tmp_path.iterdir()) == there
+
+
+@pytest.mark.parametrize("path", ["audit", "audit.jsonl", "others/audit.jsonl", "closed/audit.jsonl"])
+def test_a_file_that_this_user_may_not_write_is_seen(path: str) -> None:
+    with open_folder() as folder:
+        for name, mode in (("others", 0o555), ("closed", 0o000)):
+            (folder / name).mkdir()
+            (folder / name).chmod(mode)
+        (folder / "audit").touch()
+        (folder / "audit").chmod(0o444)
+        folder.chmod(0o555)
+        assert as_nobody(partial(obstacle, folder / path)) == "Permission denied"

@@ -1,44 +1,25 @@
 """What keeps a process from a database file: folders, missing folders, and permissions of another user."""
 
 import os
-import tempfile
-import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from storage.schema.access import obstacle
-
-NOBODY = 65534
+from tests.support.nobody import as_nobody, open_folder
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """One that every user reaches, which those of pytest are not."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
+    with open_folder() as folder:
+        yield folder
 
 
-def as_nobody(path: Path, *, write: bool = True) -> str | None:
+def met_by_nobody(path: Path, *, write: bool = True) -> str | None:
     """The obstacle that a user without rights meets."""
-    if os.geteuid() != 0:
-        return obstacle(path, write=write)
-    read_end, write_end = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
-        os.write(write_end, (obstacle(path, write=write) or "").encode())
-        os._exit(0)
-    os.close(write_end)
-    os.waitpid(child, 0)
-    with os.fdopen(read_end) as told:
-        return told.read() or None
+    return as_nobody(partial(obstacle, path, write=write))
 
 
 def test_nothing_stands_in_the_way_of_a_database_that_can_be_made(folder: Path) -> None:
@@ -60,7 +41,7 @@ def test_a_file_of_another_user_is_named_with_its_owner(folder: Path, name: str)
         (folder / each).touch()
         (folder / each).chmod(0o666)
     (folder / name).chmod(0o000)
-    why = as_nobody(folder / "gateway.db")
+    why = met_by_nobody(folder / "gateway.db")
     assert why is not None
     owner = os.geteuid()
     assert why.startswith(
@@ -73,8 +54,8 @@ def test_a_folder_that_cannot_be_written_is_named(folder: Path) -> None:
     (folder / "gateway.db").chmod(0o666)
     folder.chmod(0o555)
     for name in ("gateway.db", "new.db", "data/new.db"):
-        why = as_nobody(folder / name)
+        why = met_by_nobody(folder / name)
         assert why is not None
         assert why.startswith(f"permission denied: '{folder}' belongs to the user ")
-    assert as_nobody(folder / "gateway.db", write=False) is None
+    assert met_by_nobody(folder / "gateway.db", write=False) is None
     folder.chmod(0o755)

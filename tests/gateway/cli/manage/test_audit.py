@@ -137,8 +137,25 @@ def test_a_file_that_is_not_there_is_told(call: Call, tmp_path: Path) -> None:
     assert "cannot be read: No such file or directory" in verified.err
 
 
-def test_a_file_that_cannot_be_opened_ends_the_start(call: Call, tmp_path: Path) -> None:
-    file = configuration(tmp_path, "path: no/audit.jsonl")
-    ended = call("serve", "-c", file, "--port", "0")
-    assert ended.code == 78
-    assert f"audit.path: {tmp_path}/no/audit.jsonl cannot be opened: No such file or directory" in ended.err
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("no/audit.jsonl", "No such file or directory"),
+        ("gateway.yaml/audit.jsonl", "Not a directory"),
+        (".", "Is a directory"),
+    ],
+)
+@pytest.mark.parametrize("command", [("check",), ("serve", "--port", "0")], ids=["check", "serve"])
+def test_a_file_that_cannot_be_opened_is_refused_before_anything_is(
+    call: Call, tmp_path: Path, path: str, why: str, command: tuple[str, ...]
+) -> None:
+    file = configuration(tmp_path, f"path: {path}")
+    ended = call(*command, "-c", file)
+    told = f"{file}:4:9: audit.path: {tmp_path / path} cannot be opened: {why}\n"
+    assert (ended.code, ended.out, ended.err) == (78, "", told)
+    assert [each.name for each in tmp_path.iterdir()] == ["gateway.yaml"]
+
+
+def test_check_makes_no_file(call: Call, tmp_path: Path) -> None:
+    assert call("check", "-c", configuration(tmp_path, "path: audit.jsonl")).code == 0
+    assert [each.name for each in tmp_path.iterdir()] == ["gateway.yaml"]

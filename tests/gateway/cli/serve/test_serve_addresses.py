@@ -121,6 +121,22 @@ def test_check_warns_of_an_address_that_serve_refuses(folder: Path, call: Call, 
     assert [line[: len(begin)] for line, begin in zip(told, warnings, strict=True)] == warnings
 
 
+async def test_an_address_for_metrics_where_nothing_can_listen_is_named(
+    folder: Path, command_line: CommandLine
+) -> None:
+    file = folder / "gateway.yaml"
+    file.write_text(f"{CONFIG}metrics: {{listen: '192.0.2.1:9464'}}\n")
+    checked = await command_line("check", "-c", str(file))
+    assert checked.code == 0
+    assert checked.err == (
+        "warning: metrics.listen: this machine cannot listen on '192.0.2.1': cannot assign requested address\n"
+    )
+    served = await command_line("serve", "-c", str(file), "--port", "0")
+    assert served.code == 78
+    line = len(file.read_text().splitlines())
+    assert served.err.startswith(f"{file}:{line}:11: metrics.listen: cannot listen on 192.0.2.1:9464: ")
+
+
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "ä..b"])
 async def test_an_address_where_serve_cannot_listen_is_named(
     folder: Path, command_line: CommandLine, host: str

@@ -110,11 +110,29 @@ async def test_a_file_of_sqlite_is_refused_and_named(folder: Path, command_line:
     )
 
 
-async def test_check_tells_what_serve_would_refuse(folder: Path, command_line: CommandLine) -> None:
-    file = write(folder, "sqlite:///gateway.db", "server: {workers: 2}")
-    ended = await command_line("check", "-c", str(file))
-    assert ended.code == 0
-    assert ended.err.startswith("warning: server.workers: 2 processes on sqlite:///")
+@pytest.mark.parametrize(
+    ("more", "environment", "place"),
+    [
+        ("server: {workers: 2}", {}, ":3:10: server.workers: "),
+        ("", {"A2A_GATEWAY__SERVER__WORKERS": "2"}, ": server.workers: "),
+    ],
+    ids=["file", "environment"],
+)
+async def test_check_refuses_what_serve_refuses(
+    folder: Path,
+    command_line: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+    more: str,
+    environment: dict[str, str],
+    place: str,
+) -> None:
+    file = write(folder, "sqlite:///gateway.db", more)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    checked = await command_line("check", "-c", str(file))
+    served = await command_line("serve", "-c", str(file), "--port", "0")
+    assert (checked.code, served.code, checked.out) == (78, 78, "")
+    assert checked.err == f"{file}{place}{served.err.removeprefix('server.workers: ')}"
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "many", "1.5"])

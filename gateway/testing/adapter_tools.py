@@ -123,6 +123,7 @@ class ToolTests:
 
     async def test_outputs_and_a_message_after_them_go_together(self, adapter: Adapter) -> None:
         first = await self._first_round(adapter, _TWO_CALLS)
+        await self.backend_calls()
         again = request_with_outputs(adapter, first, ["not run", "not run"], words="Never mind")
         completed(await collect(adapter, again))
         outputs = (await self.backend_outputs())[-1]

@@ -230,6 +230,39 @@ async def test_a_call_of_the_response_before_is_not_run_again_where_the_backend_
     assert [each.get("call_id") for body in wire.bodies()[1:] for each in body["input"]] == ["c1", None]
 
 
+def weather_item(name: str, city: str) -> Item:
+    """A call with the id `c1`."""
+    arguments = json.dumps({"city": city})
+    item = {"type": "function_call", "id": name, "call_id": "c1", "name": "weather", "status": "completed"}
+    return Item(item | {"arguments": arguments})
+
+
+async def say_on_a_chain(wire: Wire, *rounds: list[Step]) -> Task:
+    if not isinstance(wire.server, ResponsesServer):
+        pytest.skip("only a chain takes one output for an id")
+    wire.server.script = in_rounds(*rounds)
+    task = await wire.say("weather?")
+    if wire.bodies()[0]["store"] is False or "conversation" in wire.bodies()[0]:
+        pytest.skip("the backend keeps no calls, or those of an answer that has failed, too")
+    return task
+
+
+async def test_of_two_calls_under_one_id_none_runs_and_the_chain_goes_on(wire: Wire) -> None:
+    failed = await say_on_a_chain(wire, [weather_item("fc_1", "Oslo"), weather_item("fc_2", "Rome")])
+    assert (failed.status.state, wire.tool.asked, len(wire.bodies())) == (TaskState.FAILED, [], 1)
+    wire.server.script = in_rounds([Say("Hello")])
+    assert shown(await wire.say("never mind", failed)) == "Hello"
+
+
+async def test_behind_a_response_with_nothing_but_an_answered_call_the_chain_goes_on(wire: Wire) -> None:
+    failed = await say_on_a_chain(wire, [weather_item("fc_1", "Oslo")], [weather_item("fc_2", "Oslo")])
+    assert (failed.status.state, wire.tool.asked, len(wire.bodies())) == (TaskState.FAILED, ["Oslo"], 2)
+    wire.server.script = in_rounds([Say("Hello")])
+    assert shown(await wire.say("never mind", failed)) == "Hello"
+    # The output goes out with the next message again, which continues the response that holds its call.
+    assert [each.get("call_id") for body in wire.bodies()[1:] for each in body["input"]] == ["c1", "c1", None]
+
+
 async def test_no_tool_runs_for_a_call_that_the_backend_gives_no_id_and_the_chain_goes_on(wire: Wire) -> None:
     if not isinstance(wire.server, ResponsesServer):
         pytest.skip("only a chain waits for an output under its own id")

@@ -4,10 +4,12 @@ chain, and the id of a call that goes back into a backend's chain is the backend
 """
 
 import logging
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2s
 from types import MappingProxyType
+
+import msgspec
 
 from adapters.http.failures import Failures
 from adapters.openai.responses import wire
@@ -31,18 +33,19 @@ class _Call:
 
     def is_told_by(self, item: wire.ResponseItem) -> bool:
         """Whether a complete item is of the same tool and arguments."""
-        return (self.item.tool, self.arguments) == (item.tool, _arguments(item))
+        return self.item.tool == item.tool and _are_alike(self.arguments or "", _arguments(item))
 
 
 class ResponseCalls:
     """`chained` says that the backend keeps the calls, and takes outputs only under its own ids. `answered` are the calls whose
-    outputs went out with the request, with their digests where these are known. `cut` says that some call is not whole.
-    `digests` are those of the calls that wait for an output, by the backend's id of the call."""
+    outputs went out with the request, with their digests where these are known. `cut` says that some call is not whole,
+    `told_again` that one of `answered` came again. `digests` are those of the calls that wait for an output, by the backend's
+    id of the call."""
 
     def __init__(
         self, failures: Failures, *, chained: bool, answered: Mapping[str, str | None] = NOTHING_ANSWERED
     ) -> None:
-        self.cut = False
+        self.cut = self.told_again = False
         self.digests: dict[str, str] = {}
         self._ids: set[str] = set()
         """The ids of the events."""
@@ -61,11 +64,18 @@ class ResponseCalls:
         """Complete calls for a chain without an id that an output could name. The finished response may have it."""
         self._unanswered: dict[str, list[str]] = {}
         self._unmatched: list[wire.ResponseItem] = []
+        self._finished = False
+        """What comes now is of the finished response."""
 
     @property
     def begun(self) -> bool:
         """Whether any call is announced and not complete."""
         return any(call.arguments is None for call in self._open.values())
+
+    @property
+    def any(self) -> bool:
+        """Whether the response has a call, besides those of `answered`."""
+        return bool(self._ids)
 
     @property
     def renamed(self) -> dict[str, str]:
@@ -154,11 +164,22 @@ class ResponseCalls:
         if self._nameless:
             raise self._failures.error(port.ErrorClass.CONTRACT_BROKEN, "a tool call has no id, and cannot be answered")
 
+    def check_told(self, items: Iterable[wire.ResponseItem]) -> None:
+        """Raises: AdapterError for two calls of the finished response that one output cannot answer."""
+        first: dict[str, _Call] = {}
+        for item in items:
+            if self._chained and item.type in wire.OPEN_CALLS and item.call_id:
+                call = first.setdefault(item.call_id, _Call(item.call_id, item, None, _arguments(item)))
+                if not call.is_told_by(item):
+                    raise self._two_of_one_id()
+        self._finished = True
+
     def end_client_call(self, item: wire.ResponseItem, index: int | None) -> Iterator[port.AdapterEvent]:
         arguments = _arguments(item)
         if self._nameless:
             self._name(item)
         if self._was_answered(item):
+            self.told_again = True
             _log.warning("a response reports a call again whose output it was given; the call is not run again")
             return
         call = self._of_client.get(item.call_id or "")
@@ -221,12 +242,19 @@ class ResponseCalls:
             yield port.ToolResultReady(self._unique(item), "" if item.output is None else item.output)
 
     def _repeats(self, call: _Call, item: wire.ResponseItem) -> bool:
-        """Whether this item reports a complete call again. In a chain one id can be answered once, so that it is one call."""
-        if call.is_told_by(item):
-            return True
-        if self._chained:
-            _log.warning("two calls of a response have one id; only the first of them can be answered, and is run")
-        return self._chained
+        """Whether this item reports a complete call again. In a chain one output answers an id, so that no other call has it.
+
+        Raises: AdapterError for another call of the stream.
+        """
+        if self._chained and not call.is_told_by(item):
+            if not self._finished:
+                raise self._two_of_one_id()
+            _log.warning("a finished response has other arguments of a call than its stream, which count")
+        return self._chained or call.is_told_by(item)
+
+    def _two_of_one_id(self) -> port.AdapterError:
+        detail = "two calls of a response have one id, and one output cannot answer both"
+        return self._failures.error(port.ErrorClass.CONTRACT_BROKEN, detail)
 
     def _begin(self, item: wire.ResponseItem) -> _Call:
         call = _Call(self._unique(item), item)
@@ -245,6 +273,16 @@ class ResponseCalls:
 
 def _arguments(item: wire.ResponseItem) -> str:
     return item.arguments if item.arguments is not None else item.input or ""
+
+
+def _are_alike(one: str, other: str) -> bool:
+    """Whether two arguments are the same, however their JSON is written."""
+    if one == other:
+        return True
+    try:
+        return bool(msgspec.json.decode(one) == msgspec.json.decode(other))
+    except (msgspec.DecodeError, RecursionError):
+        return False
 
 
 def _digest(item: wire.ResponseItem) -> str:

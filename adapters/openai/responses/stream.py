@@ -147,6 +147,8 @@ class ResponseParser:
         finish = self._finish(event, response)
         events = [*self._start(response), *self._finished_items(response), *self._messages.close()]
         self._calls.check_ids()
+        if self._calls.told_again and not (self._messages.begun or self._calls.any or self._questions or self._links):
+            raise self._broken("a response has nothing but a call whose output it was given")
         events += self._calls.unmatched_outputs()
         if self.repeated:
             _log.warning(self._doubted("a response has ended"))
@@ -201,6 +203,7 @@ class ResponseParser:
         output = response.output or ()
         items = [wire.decode_item(raw) for raw in output]
         calls = {item.call_id for item in items if item.type in wire.OPEN_CALLS}
+        self._calls.check_told(items)
         for item, raw, key in zip(items, output, self._items.streamed_keys(items), strict=True):
             if key is None or self._calls.is_more(key, item, calls):
                 yield from self._item(item, raw, None)

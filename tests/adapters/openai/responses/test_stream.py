@@ -943,11 +943,34 @@ def test_a_response_in_progress_again_behind_the_beginning_of_a_call_loses_no_ca
 OTHER = CALL | {"arguments": '{"x":1}'}
 
 
-def test_two_calls_of_one_id_are_one_on_a_chain_which_takes_one_output(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        assert between(done("function_call", id="fc_1", **CALL), done("function_call", id="fc_2", **OTHER)) == [READY]
-    assert caplog.messages == [
-        "two calls of a response have one id; only the first of them can be answered, and is run"
+TWO_OF_ONE_ID = [
+    pytest.param([done("function_call", id="fc_1", **CALL), done("function_call", id="fc_2", **OTHER)], id="arguments"),
+    pytest.param([done("function_call", **CALL), done("function_call", **CALL | {"name": "g"})], id="tools"),
+    pytest.param(
+        [finished({"type": "function_call", "id": "fc_1", **CALL}, {"type": "function_call", "id": "fc_2", **OTHER})],
+        id="in the finished response",
+    ),
+]
+
+
+@pytest.mark.parametrize("stream", TWO_OF_ONE_ID)
+def test_two_calls_of_one_id_break_the_contract_of_a_chain_which_takes_one_output(stream: list[Event]) -> None:
+    with pytest.raises(AdapterError, match="two calls of a response have one id") as caught:
+        read(CREATED, *stream)
+    assert caught.value.kind is ErrorClass.CONTRACT_BROKEN
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        pytest.param([done("function_call", id="fc_2", **OTHER | {"arguments": '{ "x": 1 }'}), COMPLETED], id="spaces"),
+        pytest.param([finished({"type": "function_call", "id": "fc_2", **OTHER | {"arguments": '{"x":1'}})], id="cut"),
+    ],
+)
+def test_a_call_whose_arguments_are_written_otherwise_later_is_the_same_call(again: list[Event]) -> None:
+    events = read(CREATED, done("function_call", id="fc_1", **OTHER), *again)
+    assert [event for event in events if isinstance(event, ToolCallReady)] == [
+        ToolCallReady("call_1", "f", '{"x":1}', provider_id="fc_1")
     ]
 
 
@@ -1029,7 +1052,8 @@ def test_the_output_of_a_call_goes_out_under_the_id_that_the_backend_gave_it_las
     assert encode_input([output], state) == [{"type": "function_call_output", "call_id": "call_9", "output": "3C"}]
     assert answered_calls([output], state).keys() == {"call_9"}
     again = done("function_call", id="fc_5", **CALL | {"call_id": "call_9"})
-    assert read(CREATED, again, COMPLETED, answered=answered_calls([output], state))[1:-1] == []
+    events = read(CREATED, whole("Well."), again, COMPLETED, answered=answered_calls([output], state))
+    assert events[1:-1] == [TextDelta("Well."), ends("Well.")]
 
 
 def test_two_calls_whose_items_have_one_id_are_two_where_their_beginnings_are_told() -> None:
@@ -1125,6 +1149,30 @@ def test_on_a_chain_a_call_whose_output_the_response_was_given_is_not_told_again
     assert caplog.messages == ["a response reports a call again whose output it was given; the call is not run again"]
 
 
+@pytest.mark.parametrize("beside", [[], [done("reasoning", id="rs_1", summary=[])]], ids=["nothing", "thoughts"])
+@pytest.mark.parametrize(
+    "again",
+    [
+        pytest.param([done("function_call", id="fc_1", **CALL), COMPLETED], id="streamed"),
+        pytest.param([finished(EARLIER)], id="in the finished response"),
+    ],
+)
+def test_a_response_with_nothing_but_a_call_that_was_answered_is_no_answer(
+    again: list[Event], beside: list[Event]
+) -> None:
+    """The backend waits for an output of the call, and would take no other message."""
+    with pytest.raises(AdapterError, match="nothing but") as caught:
+        read(CREATED, *beside, *again, answered={"call_1": None})
+    assert caught.value.kind is ErrorClass.CONTRACT_BROKEN
+
+
+def test_a_text_beside_a_call_that_was_answered_is_an_answer() -> None:
+    events = read(
+        CREATED, whole("Well."), done("function_call", id="fc_1", **CALL), COMPLETED, answered={"call_1": None}
+    )
+    assert events[1:-1] == [TextDelta("Well."), ends("Well.")]
+
+
 def waiting_calls(*stream: Event) -> dict[str, str | None]:
     """What the state of a response to these events has of its calls."""
     last = read(CREATED, *stream, COMPLETED)[-1]
@@ -1148,8 +1196,11 @@ def test_on_a_chain_the_id_of_an_answered_call_of_another_tool_is_a_new_call() -
 
 def test_on_a_chain_an_answered_call_that_comes_again_under_another_item_id_is_no_other_call() -> None:
     answered = waiting_calls(done("function_call", id="fc_1", **CALL))
-    events = read(CREATED, done("function_call", id="fc_9", **CALL), COMPLETED, answered=answered)
-    assert events[1:-1] == []
+    again = done("function_call", id="fc_9", **CALL)
+    assert read(CREATED, whole("Well."), again, COMPLETED, answered=answered)[1:-1] == [
+        TextDelta("Well."),
+        ends("Well."),
+    ]
 
 
 def test_a_call_that_its_backend_answers_waits_for_nothing() -> None:

@@ -224,7 +224,8 @@ class MessageIntake(msgspec.Struct, frozen=True):
         if queued and policies.busy_context == "reject":
             raise Busy("The context is at work on another message; try again when that has ended.", retry_after=1)
         if queued > policies.queued_turns:
-            raise Busy(f"{queued} messages wait in this context already; try again later.", retry_after=5)
+            text = f"The context is at work on a message, with {queued - 1} waiting behind it already; try again later."
+            raise Busy(text, retry_after=5)
 
     async def _store(self, incoming: Incoming, made: "Plan", on_stored: OnStored | None) -> TurnRun:
         """Stores the plan. A caller that disconnects during this time changes nothing: a stored turn runs. Raises:

@@ -191,7 +191,7 @@ async def test_a_context_takes_so_many_messages_and_no_more(core: Core) -> None:
     core.agent(ScriptedAdapter(G, [pause, *says("a")], otherwise=echo), queued_turns=2)
     for text in "123":
         await core.send(text, context="c", at_once=True)
-    with pytest.raises(Busy, match="3 messages wait in this context already") as caught:
+    with pytest.raises(Busy, match="at work on a message, with 2 waiting behind it already") as caught:
         await core.send("4", context="c")
     assert caught.value.retry_after == 5
     assert (await core.list()).total_size == 3

@@ -13,8 +13,7 @@ from gateway.ledger.rows import LedgerRows
 from storage import compiled
 from storage.read.pool import OLDEST, Readers
 from storage.rows import open_rows
-from storage.schema import backup
-from storage.schema.access import obstacle
+from storage.schema import access, backup
 from storage.schema.open import prepare
 from storage.schema.version import usable
 from storage.settings import SqliteSettings
@@ -112,8 +111,13 @@ def restore(source: Path, settings: SqliteSettings, replace: bool) -> Path | Non
 
 def problem(settings: SqliteSettings) -> str | None:
     """As `LedgerFactory.problem`."""
-    why = obstacle(settings.path)
+    why = access.obstacle(settings.path)
     return None if why is None else f"{str(settings.path)!r} cannot be opened: {why}"
+
+
+def absence(settings: SqliteSettings) -> str | None:
+    """As `LedgerFactory.absence`."""
+    return access.absence(settings.path)
 
 
 def rows(settings: SqliteSettings, make: bool) -> AbstractContextManager[LedgerRows]:
@@ -122,5 +126,11 @@ def rows(settings: SqliteSettings, make: bool) -> AbstractContextManager[LedgerR
 
 
 factory = LedgerFactory(
-    settings=SqliteSettings, open=open_ledger, back_up=back_up, restore=restore, problem=problem, rows=rows
+    settings=SqliteSettings,
+    open=open_ledger,
+    back_up=back_up,
+    restore=restore,
+    problem=problem,
+    absence=absence,
+    rows=rows,
 )

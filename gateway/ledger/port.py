@@ -324,6 +324,8 @@ class LedgerFactory(msgspec.Struct, Generic[S], frozen=True):
     kept, if there was one. Both raise FileExistsError for what may not be replaced, LedgerUnavailable (with the trouble
     `locked` for a ledger that is in use), and OSError. None where the store has tools of its own. `problem(settings)` says
     what keeps this machine from opening the ledger, as far as that shows without opening it; None where nothing does.
+    `absence(settings)` says that there is no ledger yet, and makes none; None where there is one, or where nothing can be
+    seen. It raises LedgerUnavailable.
     `rows(settings, make)` are the rows for `storage copy` while its block runs; `make` allows to make the schema where there
     is nothing. It raises LedgerUnavailable, also for a schema of another version. None where rows cannot be copied.
     `part(settings)` names the part of the database that is the ledger, for people; None where it is the one that the URL alone
@@ -336,6 +338,7 @@ class LedgerFactory(msgspec.Struct, Generic[S], frozen=True):
     back_up: Callable[[S, Path], None] | None = None
     restore: Callable[[Path, S, bool], Path | str | None] | None = None
     problem: Callable[[S], str | None] | None = None
+    absence: Callable[[S], str | None] | None = None
     scales_out: bool = False
     rows: Callable[[S, bool], AbstractContextManager[LedgerRows]] | None = None
     keeps: bool = True

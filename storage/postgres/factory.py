@@ -15,6 +15,12 @@ def _open(settings: PostgresSettings, auto_migrate: bool) -> AbstractAsyncContex
     return open_ledger(settings, auto_migrate)
 
 
+def _absence(settings: PostgresSettings) -> str | None:
+    from storage.postgres.ledger import absence
+
+    return absence(settings)
+
+
 def _rows(settings: PostgresSettings, make: bool) -> AbstractContextManager[LedgerRows]:
     from storage.postgres.rows import open_rows
 
@@ -39,6 +45,7 @@ factory = LedgerFactory(
     back_up=_back_up,
     restore=_restore,
     scales_out=True,
+    absence=_absence,
     rows=_rows,
     part=lambda settings: settings.part,
 )

@@ -105,10 +105,7 @@ async def open_ledger(settings: PostgresSettings, auto_migrate: bool) -> AsyncGe
 
 def _prepare(settings: PostgresSettings, auto_migrate: bool) -> tuple[Connect, Connect, tuple[Call, ...]]:
     """How to connect, how to connect for groups, and what each of these begins with. Raises: LedgerUnavailable."""
-    try:
-        session, pooled = _reach(settings)
-    except (Failure, Lost) as error:
-        raise unavailable("the database does not open", error) from error
+    session, pooled = _reached(settings)
     try:
         schema.prepare(session, settings, pooled=pooled, auto_migrate=auto_migrate)
     finally:
@@ -120,6 +117,24 @@ def _prepare(settings: PostgresSettings, auto_migrate: bool) -> tuple[Connect, C
         return (*connects, begin)
     read, write = [partial(entered, connect, settings.database_schema) for connect in connects]
     return read, write, begin
+
+
+def absence(settings: PostgresSettings) -> str | None:
+    """As `LedgerFactory.absence`."""
+    session, _ = _reached(settings)
+    try:
+        empty = schema.is_empty(session, settings)
+    finally:
+        session.close()
+    return f"there are no tables in the schema {settings.database_schema!r}" if empty else None
+
+
+def _reached(settings: PostgresSettings) -> tuple[Session, bool]:
+    """As `_reach`. Raises: LedgerUnavailable."""
+    try:
+        return _reach(settings)
+    except (Failure, Lost) as error:
+        raise unavailable("the database does not open", error) from error
 
 
 def _reach(settings: PostgresSettings) -> tuple[Session, bool]:

@@ -72,6 +72,14 @@ def prepare(session: Session, settings: PostgresSettings, *, pooled: bool, auto_
     return migrate(settings, pooled=pooled, auto_migrate=auto_migrate)
 
 
+def is_empty(session: Session, settings: PostgresSettings) -> bool:
+    """Whether nothing was made in the schema yet, also where there is none. Raises: LedgerUnavailable."""
+    try:
+        return _run(session, _TABLES, schema=settings.database_schema) == [(0,)]
+    except (Failure, Lost) as error:
+        raise unavailable(_WHAT, error) from error
+
+
 def check(found: list[Row]) -> None:
     """Raises: LedgerUnavailable."""
     refuse_unfinished(found)

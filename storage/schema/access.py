@@ -26,6 +26,13 @@ def obstacle(path: Path, *, write: bool = True) -> str | None:
     return _denied(real.parent)  # where SQLite would make the files of the log
 
 
+def absence(path: Path) -> str | None:
+    """Says that there is no database at the path; None where there is one, or where this process may not look."""
+    if obstacle(path, write=False) is not None or path.is_file():
+        return None
+    return f"there is no database {str(path)!r}"
+
+
 def _obstacle_in_folders(file: Path, wanted: int) -> str | None:
     folder = file.parent
     while not _there(folder):

@@ -19,7 +19,7 @@ from storage.connection import OLDEST_USER
 from storage.errors import trouble, unavailable
 from storage.folders import own_folder
 from storage.row_tables import COPYING
-from storage.schema.access import obstacle
+from storage.schema.access import absence, obstacle
 from storage.schema.version import usable
 
 _LOG_FILES = ("-wal", "-shm")
@@ -33,8 +33,9 @@ def back_up(path: Path, target: Path) -> None:
     Raises: LedgerUnavailable; OSError when the file cannot be written or is there already.
     """
     _check_access(path, write=False)
-    if not path.is_file():
-        raise LedgerUnavailable(f"there is no database {str(path)!r}")
+    missing = absence(path)
+    if missing is not None:
+        raise LedgerUnavailable(missing)
     if target.exists():
         raise FileExistsError(f"{str(target)!r} is there already")
     with draft(target) as copied:

@@ -82,7 +82,7 @@ def create(options: NewKeyOptions) -> None:
         return key
 
     try:
-        key = _in_ledger(config, issue, refused)
+        key = _in_ledger(config, issue, refused, make=True)
     except Conflict as error:
         refused("conflict")
         revoke = f"{program()} keys revoke {shlex.quote(options.name)}{config_option(options.file)}"
@@ -152,9 +152,14 @@ def _audit(config: GatewayConfig, action: str, target: Target, outcome: str = "d
 
 
 def _in_ledger(
-    config: GatewayConfig, operation: Callable[[Ledger], Awaitable[T]], refused: Callable[[str], None] = lambda _: None
+    config: GatewayConfig,
+    operation: Callable[[Ledger], Awaitable[T]],
+    refused: Callable[[str], None] = lambda _: None,
+    *,
+    make: bool = False,
 ) -> T:
-    """`refused` gets the outcome where the storage does not take it. Raises: Stop, Conflict."""
+    """`refused` gets the outcome where the storage does not take it. `make` allows to make the database. Raises: Stop,
+    Conflict."""
     storage = config.storage
     factory = Registry().ledger(storage.url)
     if not factory.keeps:
@@ -166,10 +171,14 @@ def _in_ledger(
             return await operation(ledger)
 
     try:
-        return asyncio.run(run())
+        missing = None if make or factory.absence is None else factory.absence(storage.settings)
+        if missing is None:
+            return asyncio.run(run())
     except LedgerUnavailable as error:
         refused("busy")
         raise Stop(ExitCode.UNREACHABLE, f"the database {storage.address} cannot be used: {error}") from error
+    refused("not_found")
+    raise Stop(ExitCode.UNREACHABLE, f"{missing}: it is made by the first start of the gateway, or by keys create")
 
 
 def _summary(key: ApiKey) -> str:

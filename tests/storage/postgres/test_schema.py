@@ -19,6 +19,7 @@ from gateway.ledger.errors import LedgerUnavailable
 from storage.compiled import OLDEST, VERSION
 from storage.postgres import schema
 from storage.postgres.compiled import SCHEMA
+from storage.postgres.ledger import absence
 from storage.postgres.session import Session
 from storage.postgres.settings import PostgresSettings
 from storage.schema.migrate_postgres import migrate
@@ -272,3 +273,11 @@ print(sorted({"alembic", "sqlalchemy", "sqlmodel"} & set(sys.modules)))
 
 def test_a_ledger_is_opened_without_importing_sqlalchemy(database_url: str) -> None:
     assert run(_OPENS, database_url) == "[]\n"
+
+
+def test_a_look_for_a_ledger_makes_none(empty_database_url: str) -> None:
+    settings = PostgresSettings(url=empty_database_url)
+    for _ in range(2):
+        assert absence(settings) == f"there are no tables in the schema {settings.database_schema!r}"
+    prepared(empty_database_url)
+    assert absence(settings) is None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.ledger.api_keys import has_form
+from storage.schema.open import prepare
 from tests.a2a_client import a2a_http
 from tests.gateway.cli.conftest import Call, CommandLine
 from tests.running import Local, local_gateway
@@ -96,10 +97,27 @@ def test_an_invalid_key_is_refused(call: Call, tmp_path: Path, arguments: tuple[
 
 
 def test_without_keys_a_message_says_so(call: Call, tmp_path: Path) -> None:
-    none = call("keys", "list", "-c", configuration(tmp_path))
+    file = configuration(tmp_path)
+    prepare(tmp_path / "gateway.db", 5000, auto_migrate=True)
+    none = call("keys", "list", "-c", file)
     assert (none.code, none.out, none.err) == (0, "", "there are no keys\n")
     no_file = call("keys", "list", "-c", str(tmp_path / "other.yaml"))
     assert no_file.code == 78
+
+
+@pytest.mark.parametrize("command", [("list",), ("revoke", "laptop")])
+def test_without_a_database_only_a_new_key_makes_one(call: Call, tmp_path: Path, command: tuple[str, ...]) -> None:
+    file = configuration(tmp_path, f"{ASKED}\naudit: {{path: audit.jsonl}}")
+    missing = f"there is no database {str(tmp_path / 'gateway.db')!r}"
+    refused = call("keys", *command, "-c", file)
+    assert (refused.code, refused.out) == (69, "")
+    assert refused.err == f"{missing}: it is made by the first start of the gateway, or by keys create\n"
+    assert not (tmp_path / "gateway.db").exists()
+    assert call("backup", str(tmp_path / "backup.db"), "-c", file).err == f"no backup was made: {missing}\n"
+    if command == ("revoke", "laptop"):
+        assert json.loads((tmp_path / "audit.jsonl").read_text())["outcome"] == "not_found"
+    assert call("keys", "create", "laptop", "-c", file).code == 0
+    assert call("keys", *command, "-c", file).code == 0
 
 
 async def test_a_running_gateway_accepts_a_new_key_at_once_and_refuses_a_revoked_one_soon(

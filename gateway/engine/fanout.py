@@ -1,6 +1,7 @@
 """Ordered delivery of one task's events to many streams: a snapshot of the Task first, then its later events.
 
-Law: every stream sees the same numbers in the same order, each once; a stream that does not read is dropped, never waited for.
+Law: every stream sees the same numbers in the same order, each once; a stream that does not read is dropped, never waited for,
+and a stream that ends before its turn is told why.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from gateway.ledger.events import Frame
 
 class Subscription(msgspec.Struct, eq=False):
     """A bounded buffer on a channel. Iterating gives batches, and ends with the channel. A reader that is dropped gets Busy, so
-    that its caller knows that there is more."""
+    that its caller knows that there is more; the reader of a channel that has failed gets its failure behind the last batch."""
 
     _channel: "Channel"
     limits: "StreamLimits"
@@ -30,6 +31,8 @@ class Subscription(msgspec.Struct, eq=False):
     _nudged: bool = False
     ended: bool = False
     dropped: bool = False
+    failure: Exception | None = None
+    """Why the channel has ended before its task or turn."""
     behind: bool = False
     """The reader reads the log: what is pushed meanwhile is not kept."""
 
@@ -64,8 +67,9 @@ class Subscription(msgspec.Struct, eq=False):
         self._nudged = True
         self._awake()
 
-    def end(self) -> None:
-        self.ended = True
+    def end(self, failure: Exception | None = None) -> None:
+        if not self.ended:
+            self.ended, self.failure = True, failure
         self._awake()
 
     def _awake(self) -> None:
@@ -84,6 +88,8 @@ class Subscription(msgspec.Struct, eq=False):
                 raise Busy(
                     "This stream has fallen behind; resume it after the last event that has arrived.", retry_after=1
                 )
+            if self.failure is not None:
+                raise self.failure
             if self.ended:
                 raise StopAsyncIteration
             if self._nudged:
@@ -138,10 +144,10 @@ class Channel(msgspec.Struct, eq=False):
         for subscription in tuple(self._subscriptions):
             subscription.push(frames, size)
 
-    def close(self) -> None:
+    def close(self, failure: Exception | None = None) -> None:
         self.closed = True
         for subscription in tuple(self._subscriptions):
-            subscription.end()
+            subscription.end(failure)
             self.unsubscribe(subscription)
         self._fanout.forget(self._task)
 
@@ -177,11 +183,12 @@ class Fanout:
         if self.streams >= self.limits.streams:
             raise Busy("Too many streams are open; try again later.", retry_after=5)
 
-    def close(self, task: str) -> None:
-        """The task has ended: its streams end after its last event."""
+    def close(self, task: str, failure: Exception | None = None) -> None:
+        """The task has ended: its streams end after its last event. With a failure, its turn has left this process instead:
+        the streams end with the failure, after the last event that was stored here."""
         channel = self._channels.get(task)
         if channel is not None:
-            channel.close()
+            channel.close(failure)
 
     def release(self, task: str) -> None:
         self._holds[task] -= 1

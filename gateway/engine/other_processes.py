@@ -19,7 +19,7 @@ from gateway.a2a.model import INTERRUPTED, TERMINAL, TaskState, TaskStatusUpdate
 from gateway.engine.changes import Changes, Heard
 from gateway.engine.fanout import Subscription
 from gateway.foundation.shutdown import Drain, DrainOver
-from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
+from gateway.ledger.errors import LedgerUnavailable
 from gateway.ledger.events import Frame, logged
 from gateway.ledger.leases import RequestCancel
 from gateway.ledger.port import Changed, EventReads, Ledger
@@ -91,6 +91,9 @@ class LogTailStream:
     `ready` begins with the Task, if it is not empty; an event in it may be the last event. With `with_turn`, the stream
     also ends when the task waits for its caller, with an event from the number `may_end_at` on: the earlier ones are of turns
     that had ended before. `ended` says that no event follows: none behind the log, as long as the subscription is behind.
+
+    Iterating raises: LedgerUnavailable, CorruptRecord where the log cannot be read, the failure of the subscription where the
+    log has no end, and as `_page`.
     """
 
     task: str
@@ -132,15 +135,11 @@ class LogTailStream:
         if self.ready:
             ready, self.ready = self.ready, []
             return ready
-        try:
-            frames = await self._next()
-        except (LedgerUnavailable, CorruptRecord) as error:
-            if self._subscription.behind:
-                raise
-            log.warning("watch.ended", task=self.task, error=str(error))
-            frames = []
+        frames = await self._next()
         if not frames:
             self._log_tail.remove(self)
+            if self._subscription.failure is not None and not self.ended:
+                raise self._subscription.failure
             raise StopAsyncIteration
         return frames
 
@@ -153,13 +152,26 @@ class LogTailStream:
                 continue
             # Not before the reader has taken the end of the log: until then, nothing is kept for it.
             subscription.catch_up()
-            try:
-                frames = await self._newer(await anext(subscription))
-            except StopAsyncIteration:
+            batch = await self._batch()
+            if batch is None:
                 # The task may have ended in another process, or here with a last event that another process stored.
                 frames = await self._page()
                 self._over = not subscription.behind
+            else:
+                frames = await self._newer(batch)
         return frames
+
+    async def _batch(self) -> list[Frame] | None:
+        """The next batch of the subscription; None at its end, also where it has failed. Raises: Busy where the reader is
+        dropped."""
+        try:
+            return await anext(self._subscription)
+        except StopAsyncIteration:
+            return None
+        except Exception as error:
+            if error is self._subscription.failure:
+                return None
+            raise
 
     async def _newer(self, batch: list[Frame]) -> list[Frame]:
         """The new events, up to the end: of the batch itself where the task runs here and no event is missing before it, else

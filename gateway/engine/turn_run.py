@@ -128,7 +128,8 @@ class TurnRun:
     tool calls of that service call with which a paused turn continues. `base` is the handle at which the turn began.
     `resume_point` is set when the process that ran the turn died, `to_be_cancelled` when a cancel had been requested there. The
     runner sets the other fields. `entered` says that
-    the turn's code runs, so that cancelling `task` reaches it.
+    the turn's code runs, so that cancelling `task` reaches it. `fault` is why the turn has left this process without an end
+    that is stored: Conflict where another process has it, else recovery ends it.
 
     `occasion` has the ids of the turn for recordings, and outlives it.
 
@@ -156,6 +157,7 @@ class TurnRun:
     entered: bool = False
     began: float = 0.0
     cancel_requested: bool = False
+    fault: Exception | None = None
     trace: str | None = None
     accepted_at: int = 0
     recorded: RecordedTurn | None = None

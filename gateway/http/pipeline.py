@@ -117,7 +117,7 @@ class Pipeline:
         self.limits = msgspec.convert(limits, checks.Limits, from_attributes=True)
         self._body = limits.request_body
         self.depth = limits.json_depth
-        self.streams = StreamSettings(drain, self.unexpected, limits.stream_keepalive, limits.stream_blocked)
+        self.streams = StreamSettings(drain, self.told, limits.stream_keepalive, limits.stream_blocked)
         self._auth = auth
         self._clock = clock
         self._operations = operation_table(operations)
@@ -333,13 +333,16 @@ class Pipeline:
 
     def refusal(self, error: Exception, line: RequestLine) -> A2AError:
         """The error for the caller, noted in the line of the access log."""
+        told = self.told(error)
+        line.error = reason(told)
+        return told
+
+    def told(self, error: Exception) -> A2AError:
+        """The error for the caller."""
         if isinstance(error, LedgerUnavailable):
             log.warning("storage unavailable", error=str(error))
-            error = _storage_error(error)
-        elif not isinstance(error, A2AError):
-            error = self.unexpected(error)
-        line.error = reason(error)
-        return error
+            return _storage_error(error)
+        return error if isinstance(error, A2AError) else self.unexpected(error)
 
     def unexpected(self, error: Exception) -> errors.InternalError:
         """The error for the caller after a fault of the gateway; the log has the rest under the same correlation id."""

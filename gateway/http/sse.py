@@ -63,10 +63,11 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class StreamSettings(msgspec.Struct, frozen=True):
-    """`drain`, once set, ends every stream. `unexpected` makes the error for a fault of the gateway. Times are in seconds."""
+    """`drain`, once set, ends every stream. `refusal` is the error for the caller of what a stream raises. Times are in
+    seconds."""
 
     drain: Drain
-    unexpected: Callable[[Exception], A2AError]
+    refusal: Callable[[Exception], A2AError]
     keepalive: float
     send_timeout: float
 
@@ -186,10 +187,8 @@ class EventResponse:
             return self._envelope.join(batch)
         except StopAsyncIteration:
             return None
-        except A2AError as error:
-            failure = error
         except Exception as error:  # noqa: BLE001  # none of its text may reach the caller
-            failure = self._settings.unexpected(error)
+            failure = self._settings.refusal(error)
         self._open = False
         return self._envelope.failure(failure)
 

@@ -23,7 +23,7 @@ from gateway.engine.other_processes import LogTailStream, cancel_in_processes
 from gateway.engine.turn_run import TurnRun
 from gateway.foundation.clock import Clock, milliseconds
 from gateway.foundation.shutdown import Drain, DrainOver
-from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.port import Ledger
 from gateway.ledger.tasks import PageLimits, TaskFilter, TaskRecord
 from gateway.ledger.turns import Replay
@@ -102,15 +102,25 @@ class Operations:
             if run.live.status.state in TERMINAL | INTERRUPTED:
                 return model.SendMessageResponse(task=_snapshot(call, run, history))
         try:
-            if run is not None and waits and run.open_calls:
-                # It goes on later, once its tools can be reached, here or in another process.
-                await self._wait_remote(call, task_id, for_end=True)
+            if run is not None and waits:
+                await self._wait_elsewhere(call, run)
             return model.SendMessageResponse(task=await self._reader.task(call, task_id, history))
         except LedgerUnavailable as error:
             if isinstance(accepted, Replay):
                 raise
             # Whoever hears that the storage is away may take the message for refused.
             raise _unanswered(call, task_id) from error
+
+    async def _wait_elsewhere(self, call: OperationCall, run: TurnRun) -> None:
+        """Waits for the end of a turn that has left this process before it. Raises: LedgerUnavailable, Unanswered where
+        recovery has to end it first."""
+        if isinstance(run.fault, LedgerUnavailable):
+            raise run.fault
+        if run.open_calls or isinstance(run.fault, Conflict):
+            # It goes on later, once its tools can be reached, here or in another process; or is in another process already.
+            await self._wait_remote(call, run.live.id, for_end=True)
+        elif run.fault is not None:
+            raise _unanswered(call, run.live.id)
 
     async def _accept(
         self, call: OperationCall, request: model.SendMessageRequest, on_stored: OnStored | None = None

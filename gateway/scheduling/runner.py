@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 import structlog
 
+from gateway.a2a.errors import A2AError, Busy
 from gateway.a2a.model import INTERRUPTED, TERMINAL
 from gateway.core.agents import Agent
 from gateway.engine.adapter_secrets import AdapterSecrets
@@ -22,6 +23,7 @@ from gateway.engine.turn_runner import TurnRunner
 from gateway.engine.turn_spans import TurnSpans
 from gateway.foundation.clock import Clock
 from gateway.foundation.shutdown import InFlight
+from gateway.foundation.tracebacks import drop_tracebacks
 from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.ledger.leases import RequestCancel, UnfinishedTurn
 from gateway.ledger.port import Ledger
@@ -253,16 +255,15 @@ class Runner:
         except Conflict as error:
             outcome = "lost"
             log.warning("turn.lost", task=run.live.id, turn=run.turn, error=str(error))
-            queue.current = False
-            self._fanout.close(run.live.id)
+            self._give_up(run, queue, error, _gone_on())
         except LedgerUnavailable as error:
             outcome = "not-recorded"
             log.error("turn.not-recorded", task=run.live.id, turn=run.turn, error=str(error))
-            queue.current = False
-        except Exception:  # recovery ends this turn, and the other turns continue
+            self._give_up(run, queue, error, error)
+        except Exception as error:  # recovery ends this turn, and the other turns continue
             outcome = "not-recorded"
             log.exception("turn.not-recorded", task=run.live.id, turn=run.turn)
-            queue.current = False
+            self._give_up(run, queue, error, error)
         finally:
             if parked is not None:
                 self._park(run, queue, parked.task)
@@ -274,6 +275,12 @@ class Runner:
                         _turn_line(run, outcome, self.runtime.clock.monotonic() - run.began)
                     )
                 self._remove(run, queue)
+
+    def _give_up(self, run: TurnRun, queue: ThreadQueue, fault: Exception, told: Exception) -> None:
+        """The turn has no end that is stored here; `told` is what its streams end with."""
+        queue.current, run.fault = False, fault
+        drop_tracebacks(fault)
+        self._fanout.close(run.live.id, told)
 
     def _park(self, run: TurnRun, queue: ThreadQueue, behind: str) -> None:
         run.task, run.entered = None, False
@@ -302,6 +309,13 @@ class Runner:
         self._fanout.release(run.live.id)
         run.leave()
         run.done.set_result(None)
+
+
+def _gone_on() -> A2AError:
+    return Busy(
+        "The turn of this stream is not run here any more; resume the stream after the last event that has arrived.",
+        retry_after=1,
+    )
 
 
 def _turn_line(run: TurnRun, outcome: str, seconds: float) -> TurnLine:

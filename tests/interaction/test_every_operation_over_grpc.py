@@ -9,6 +9,7 @@ from google.protobuf.json_format import ParseDict  # type: ignore[import-untyped
 from gateway.a2a.model import StreamResponse
 from gateway.a2a.wire import v1_0, v1_0_proto
 from gateway.http.reply import reason
+from gateway.ledger.errors import LedgerUnavailable
 from tests.gateway.grpc.calling import METHODS, details, in_json, refused, serving
 from tests.interaction.scripted import ScriptedOperations, ScriptedStream
 from tests.interaction.test_every_operation import ERRORS, OPERATIONS, TASK, Operation, Refusal, every_error
@@ -61,6 +62,16 @@ async def test_every_error_reaches_the_caller_of_a_stream() -> None:
         async with serving(operations=answering(OPERATIONS[1], stream)) as served:
             error = await refused(served.call("SendStreamingMessage", OPERATIONS[1].params))
         assert (error.code().name, details(error)[0]["reason"]) == (refusal.grpc, reason(refusal.error))
+
+
+async def test_a_failing_database_reaches_the_caller_of_a_stream() -> None:
+    failing = LedgerUnavailable("'/secret/gateway.db' was removed", "removed")
+    stream = ScriptedStream([(1, v1_0.encode(StreamResponse(task=TASK)))], error=failing)
+    async with serving(operations=answering(OPERATIONS[1], stream)) as served:
+        error = await refused(served.call("SendStreamingMessage", OPERATIONS[1].params))
+    info = details(error)[0]
+    assert (error.code().name, info["reason"], info["metadata"]) == ("UNAVAILABLE", "BUSY", {"storage": "removed"})
+    assert error.details() == "The gateway's storage was taken away: nothing new is taken."
 
 
 @every_operation

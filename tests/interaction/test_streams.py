@@ -9,6 +9,7 @@ from gateway.a2a.errors import InvalidParams, TaskNotFound
 from gateway.a2a.model import SendMessageRequest, SubscribeToTaskRequest
 from gateway.config.gateway import LimitsConfig
 from gateway.http import pipeline
+from gateway.ledger.errors import LedgerUnavailable
 from tests.interaction import asgi
 from tests.interaction.harness import SEND, Binding, Gateway, Refusal
 from tests.interaction.scripted import ScriptedStream
@@ -119,8 +120,19 @@ async def test_an_error_before_the_stream_is_an_ordinary_answer(gateway: Gateway
                 metadata={"correlationId": "c0ffee"},
             ),
         ),
+        (
+            LedgerUnavailable("'/secret/gateway.db' was removed", "removed"),
+            Refusal(
+                -32603,
+                503,
+                "UNAVAILABLE",
+                "BUSY",
+                "The gateway's storage was taken away: nothing new is taken.",
+                metadata={"storage": "removed"},
+            ),
+        ),
     ],
-    ids=["known", "unexpected"],
+    ids=["known", "unexpected", "storage"],
 )
 async def test_an_error_inside_a_stream_is_its_last_event(gateway: Gateway, error: Exception, refusal: Refusal) -> None:
     stream = opened(gateway, [(1, FIRST)], error=error)

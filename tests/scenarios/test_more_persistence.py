@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.a2a.errors import UnsupportedOperation
+from gateway.a2a.errors import Unanswered, UnsupportedOperation
 from gateway.a2a.model import Task, TaskState
 from gateway.ledger.calls import Complete
 from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
@@ -109,11 +109,14 @@ async def test_93_a_history_that_cannot_be_read_fails_the_turn_and_sends_nothing
         core.ledger.fail_reads("history", "recent_history", error=CorruptRecord("a row of thread 't' cannot be read"))
         assert failure(await core.send("2", context="c")) == "internal"
         core.ledger.fail_reads("history", "recent_history", error=LedgerUnavailable("the disk is gone"))
-        lost = await core.send("3", context="c")
+        with pytest.raises(Unanswered) as caught:
+            await core.send("3", context="c")
         core.ledger.fail_reads()
+        assert caught.value.metadata is not None
+        lost = caught.value.metadata["taskId"]
         with suppress(UnsupportedOperation):  # recovery has been faster
-            await frames(await core.subscribe(lost.id))
-        assert failure(await core.get(lost.id)) == "gateway-restarted"
+            await frames(await core.subscribe(lost))
+        assert failure(await core.get(lost)) == "gateway-restarted"
         assert len(adapter.requests) == 1
         assert answer(await core.send("4", context="c")) == "re 4"
 

@@ -454,6 +454,23 @@ async def frames(stream: EventStream) -> list[Frame]:
     return await soon(read())
 
 
+async def broken_off(stream: EventStream) -> tuple[list[Frame], Exception]:
+    """What a stream gives before its error, and the error."""
+    read: list[Frame] = []
+
+    async def error() -> Exception:
+        try:
+            async for batch in stream:
+                read.extend(batch)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            return error
+        finally:
+            await stream.aclose()
+        raise AssertionError("the stream has ended without an error")
+
+    return read, await soon(error())
+
+
 def numbers(read: Sequence[Frame]) -> list[int | None]:
     return [number for number, _ in read]
 

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.a2a.errors import Busy
 from gateway.engine.fanout import Fanout, StreamLimits
 from gateway.engine.other_processes import LogTailStream
-from gateway.ledger.errors import LedgerUnavailable
+from gateway.ledger.errors import CorruptRecord, LedgerUnavailable
 from gateway.ports.adapter import TextDelta
-from tests.support.core import Core, frames, logged, query, running_core, soon, until
+from tests.support.core import Core, broken_off, frames, logged, query, running_core, soon, until
 from tests.support.hints import Hints
 from tests.support.scripted import G, Pause, ScriptedAdapter, says
 
@@ -82,13 +83,35 @@ async def test_a_stream_of_which_no_change_is_heard_shows_the_log_a_little_later
         assert reading.result() == logged(core.path, task.id)
 
 
-@pytest.mark.parametrize("error", [LedgerUnavailable("the disk is gone")])
-async def test_a_log_that_cannot_be_read_ends_the_stream_which_can_be_resumed(core: Core, error: Exception) -> None:
+@pytest.mark.parametrize("error", [LedgerUnavailable("the disk is gone"), CorruptRecord("a row")])
+async def test_a_log_that_cannot_be_read_breaks_the_stream_off(core: Core, error: Exception) -> None:
     core.agent(ScriptedAdapter(G, says("b")))
     task = await core.send("1")
     stream = follow(core, task.id)
     core.ledger.fail_reads("events", error=error)
-    assert await frames(stream) == []
+    assert await broken_off(stream) == ([], error)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_a_stream_whose_turn_has_left_the_process_is_told_unless_the_log_has_its_end(
+    core: Core, ended: bool
+) -> None:
+    pause = Pause()
+    core.agent(ScriptedAdapter(G, [pause, *says("b")]))
+    task = await core.send("1", at_once=True)
+    other, gone = Fanout(StreamLimits()), Busy("It is not here any more.")
+    subscription = other.open(task.id).subscribe()
+    stream = LogTailStream(task.id, [], 0, subscription, core.ledger, core.runner.log_tail)
+    await soon(pause.reached.wait())
+    if ended:
+        pause.go.set()
+        await soon(core.runner.idle())
+    other.close(task.id, gone)
+    if ended:
+        assert await frames(stream) == logged(core.path, task.id)
+    else:
+        assert await broken_off(stream) == (logged(core.path, task.id), gone)
+    pause.go.set()
 
 
 async def test_a_deleted_task_ends_its_stream(core: Core) -> None:

@@ -11,7 +11,7 @@ from gateway.ledger.tasks import Finish
 from gateway.ledger.threads import Caller
 from gateway.operations.contexts import Contexts
 from gateway.ports.adapter import CallCompleted, Ending, TextDelta
-from tests.support.core import Core, frames, query, soon, states, until
+from tests.support.core import Core, broken_off, frames, query, soon, states, until
 from tests.support.scripted import BR, G, Pause, ScriptedAdapter, says
 
 ADA = Caller("ada")
@@ -126,7 +126,8 @@ async def test_a_message_that_comes_in_between_is_lost_with_its_context(core: Co
         late = await core.stream("late", context="c")
         await soon(held.reached.wait())
         between.go.set()
-    assert states(await frames(late)) == ["WORKING"]
+    shown, error = await broken_off(late)
+    assert (states(shown), type(error)) == (["WORKING"], Busy)
     assert adapter.broken_off == 1
     assert query(core.path, "SELECT * FROM task") == []
 

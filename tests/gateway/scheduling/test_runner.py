@@ -6,14 +6,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gateway.a2a.errors import Busy
+from gateway.a2a.errors import Busy, Unanswered
 from gateway.a2a.model import TaskState
-from gateway.engine.fanout import Subscription
 from gateway.ledger.calls import Complete, Fail, NameCall, Prepare
-from gateway.ledger.errors import LedgerUnavailable
-from gateway.ledger.events import Frame
+from gateway.ledger.errors import Conflict, CorruptRecord, LedgerUnavailable
 from gateway.ledger.leases import Release, Renew
 from gateway.ledger.tasks import Append, Finish
+from gateway.ledger.threads import MarkUnsynced
 from gateway.ledger.turns import Accept
 from gateway.ports.adapter import AdapterError, CallCompleted, CallStarted, ErrorClass, TextDelta
 from gateway.ports.conversation import Ownership
@@ -22,6 +21,7 @@ from tests.support.core import (
     START,
     Core,
     answer,
+    broken_off,
     frames,
     logged,
     numbers,
@@ -189,23 +189,61 @@ async def test_a_turn_that_cannot_be_recorded_is_never_shown_as_done_and_is_sett
         adapter = ScriptedAdapter(ownership, [*script, *says("!", "r1")], says("b", "r2"))
         core.agent(adapter)
         lost = core.ledger.refuse(point)
-        watching = core.fanout.open("id-0001").subscribe()
         stream = await core.stream("1", context="c")
+        watching = await core.subscribe("id-0001")
         await soon(lost.wait())
         await core.ledger.commit()
         pause.go.set()
-        read = [frame for batch in await soon(_all(watching)) for frame in batch]
-        assert states(read) == ["FAILED"]
-        assert "COMPLETED" not in states(await frames(stream))
-        assert read == logged(core.path, "id-0001")
-        assert numbers(read) == list(range(1, len(read) + 1))
+        sent, error = await broken_off(stream)
+        shown, same = await broken_off(watching)
+        assert isinstance(error, LedgerUnavailable)
+        assert (error is same, states(sent), states(shown)) == (True, ["WORKING"], ["WORKING"])
+        read = await frames(await core.subscribe("id-0001", core.call(last=shown[-1][0])))
+        assert states(read)[-1:] == ["FAILED"]
+        log = logged(core.path, "id-0001")
+        assert [*shown[1:], *read[1:]] == log
+        assert numbers(log) == list(range(1, len(log) + 1))
         assert "gateway stopped" in reason(await core.get("id-0001"))
         assert answer(await core.send("2", context="c")) == "b"
         assert adapter.sent[1] == (None, ["U 1", "U 2"])
 
 
-async def _all(subscription: Subscription) -> list[list[Frame]]:
-    return [batch async for batch in subscription]
+async def test_a_caller_that_waits_for_a_turn_that_cannot_be_recorded_learns_that_its_message_was_accepted(
+    core: Core,
+) -> None:
+    adapter = ScriptedAdapter(G, says("a"))
+    core.agent(adapter)
+    core.ledger.refuse(Finish)
+    with pytest.raises(Unanswered) as caught:
+        await soon(core.send("1", context="c"))
+    assert caught.value.metadata == {"taskId": "id-0001"}
+    assert len(adapter.requests) == 1
+
+
+async def test_a_repeated_message_whose_turn_cannot_be_recorded_may_be_repeated_again(tmp_path: Path) -> None:
+    async with running_core(tmp_path / "ledger.db", lease=QUICK) as core:
+        pause = Pause()
+        core.agent(ScriptedAdapter(G, [pause, *says("a")]))
+        task = await core.send("1", core.call(key="k"), context="c", at_once=True)
+        await soon(pause.reached.wait())
+        lost = core.ledger.refuse(Finish)
+        async with asyncio.TaskGroup() as group:
+            again = group.create_task(outcome(core.send("1", core.call(key="k"), context="c")))
+            await until(lambda: "replay" in core.ledger.reads)
+            pause.go.set()
+        assert lost.is_set()
+        assert again.result() == "LedgerUnavailable"
+        await until(lambda: core.runner.run_of(task.id) is None)
+
+
+async def test_a_turn_that_a_fault_of_the_gateway_ends_breaks_its_streams_off(core: Core) -> None:
+    core.agent(ScriptedAdapter(G, says("a")))
+    for point in (Complete, Fail):
+        core.ledger.refuse(point, CorruptRecord("a row"))
+    core.ledger.refuse(Finish, CorruptRecord("a row"))
+    shown, error = await broken_off(await core.stream("1", context="c"))
+    assert isinstance(error, CorruptRecord)
+    assert states(shown) == ["WORKING"]
 
 
 async def test_a_cancel_that_cannot_be_stored_is_not_reported_as_one(tmp_path: Path) -> None:
@@ -223,9 +261,10 @@ async def test_a_failure_that_cannot_be_stored_is_settled(tmp_path: Path) -> Non
     async with running_core(tmp_path / "ledger.db", lease=QUICK) as core:
         core.agent(ScriptedAdapter(G, [AdapterError(ErrorClass.REJECTED, SECRET)]))
         core.ledger.refuse(Fail)
-        watching = core.fanout.open("id-0001").subscribe()
-        await core.send("1", context="c")
-        await soon(_all(watching))
+        with pytest.raises(Unanswered):
+            await core.send("1", context="c")
+        await until(lambda: core.ledger.stored(MarkUnsynced))
+        await core.ledger.commit()
         assert "gateway stopped" in reason(await core.get("id-0001"))
 
 
@@ -245,7 +284,7 @@ async def test_a_gateway_whose_upkeep_fails_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("script", [says("b", "r2"), [TextDelta("b"), None, None, None, *says("c", "r2")]])
-async def test_a_process_that_lost_its_lease_commits_nothing_and_its_streams_end(
+async def test_a_process_that_lost_its_lease_commits_nothing_and_its_streams_are_told(
     tmp_path: Path, script: Script
 ) -> None:
     path = tmp_path / "ledger.db"
@@ -260,11 +299,23 @@ async def test_a_process_that_lost_its_lease_commits_nothing_and_its_streams_end
             settled = await two.get("one-0001")
             assert "gateway stopped" in reason(settled)
             pause.go.set()
-            await frames(watching)
-            assert "COMPLETED" not in states(await frames(stream))
+            for each in (watching, stream):
+                shown, error = await broken_off(each)
+                assert isinstance(error, Busy)
+                assert "is not run here any more; resume the stream" in str(error)
+                assert "COMPLETED" not in states(shown)
             assert await one.get("one-0001") == settled == await two.get("one-0001")
             assert query(path, "SELECT handle FROM thread") == [(None,)]
             assert answer(await two.send("2", context="c")) == "ok"
+
+
+async def test_a_caller_that_waits_for_a_turn_that_the_process_has_lost_gets_its_end(tmp_path: Path) -> None:
+    async with running_core(tmp_path / "ledger.db", lease=QUICK) as core:
+        core.agent(ScriptedAdapter(G, says("a")))
+        lost = core.ledger.refuse(Finish, Conflict("another process has it"))
+        task = await soon(core.send("1", context="c"))
+        assert lost.is_set()
+        assert "gateway stopped" in reason(task)
 
 
 # --- stopping ---

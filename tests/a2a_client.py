@@ -36,12 +36,14 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Stream:
-    """An open stream. `frames` are those that were read so far; `cut`: it broke instead of ending."""
+    """An open stream. `frames` are those that were read so far; `cut`: it broke instead of ending; `error` is the JSON-RPC
+    error that it ended with."""
 
     chunks: AsyncIterator[bytes]
     frames: list[Frame] = field(default_factory=list)
     comments: list[str] = field(default_factory=list)
     cut: bool = False
+    error: Json | None = None
     _rest: bytes = b""
 
     async def read(self, count: int) -> list[Frame]:
@@ -78,6 +80,9 @@ class Stream:
                     number = int(value)
                 case "data":
                     body = json.loads(value)
+                    if "jsonrpc" in body and "error" in body:
+                        self.error = body["error"]
+                        continue
                     self.frames.append(Frame(number, body["result"] if "jsonrpc" in body else body))
                 case _:
                     self.comments.append(line)

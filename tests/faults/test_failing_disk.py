@@ -103,6 +103,9 @@ async def _work_through(http: httpx2.AsyncClient, held: PausedAgents, fault: Fau
     assert (checks, read) == ("failing", first)
     # Nobody was shown what is not stored.
     assert streamed_text(seen) == "one two "
+    assert stream.error is not None
+    [info] = stream.error["data"]
+    assert (info["reason"], info["metadata"]) == ("BUSY", {"storage": "failing"})
     assert (await http.get("/readyz")).status_code == 200
     after = await caller.send("two", name)
     assert (why(after), text_of(after)) == (COMPLETED, "one | two")

@@ -1,13 +1,17 @@
 """Preparing service calls: another process on the thread is waited for, and nothing is sent that is not recorded."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
+from gateway.a2a.errors import Unanswered, UnsupportedOperation
 from gateway.a2a.model import TaskState
 from gateway.ledger.calls import Prepare
-from gateway.ledger.errors import Conflict
+from gateway.ledger.errors import Conflict, LedgerUnavailable
 from gateway.scheduling.leases import LeaseTimes
-from tests.support.core import Core, answer, frames, reason, running_core, soon, states
+from tests.support.core import Core, answer, broken_off, frames, reason, running_core, soon, states
 from tests.support.scripted import BR, G, Pause, ScriptedAdapter, says
 
 QUICK = LeaseTimes(length=0.03)
@@ -30,7 +34,12 @@ async def test_a_turn_that_cannot_be_prepared_sends_nothing_and_is_settled(tmp_p
         watching = await core.subscribe(second.id)
         core.ledger.refuse(Prepare)
         pause.go.set()
-        assert states(await frames(watching)) == ["SUBMITTED", "FAILED"]
+        read, error = await broken_off(watching)
+        assert isinstance(error, LedgerUnavailable)
+        assert states(read) == ["SUBMITTED"]
+        with suppress(UnsupportedOperation):  # recovery has been faster
+            await frames(await core.subscribe(second.id))
+        assert (await core.get(second.id)).status.state is TaskState.FAILED
         assert len(adapter.requests) == 1
 
 
@@ -40,11 +49,14 @@ async def test_a_turn_whose_history_cannot_be_read_sends_nothing_and_is_settled(
         core.agent(adapter)
         await core.send("1", context="c")
         core.ledger.fail_reads("history")
-        second = await core.send("2", context="c")
+        with pytest.raises(Unanswered) as caught:
+            await core.send("2", context="c")
         core.ledger.fail_reads()
-        if second.status.state is TaskState.WORKING:
-            await frames(await core.subscribe(second.id))
-        assert "gateway stopped" in reason(await core.get(second.id))
+        assert caught.value.metadata is not None
+        second = caught.value.metadata["taskId"]
+        with suppress(UnsupportedOperation):  # recovery has been faster
+            await frames(await core.subscribe(second))
+        assert "gateway stopped" in reason(await core.get(second))
         assert len(adapter.requests) == 1
 
 

@@ -16,6 +16,9 @@ from uvicorn.server import ServerState
 DROP = "gateway.testing.drop"
 """Key of `scope["state"]`: a function that flushes the written bytes and closes the connection in mid-answer."""
 
+_ROUNDS_OF_ACCEPT = 3
+"""Rounds of the event loop from the moment in which it accepts a connection until that is one of the server's."""
+
 
 @asynccontextmanager
 async def serve(app: ASGIApp, port: int = 0) -> AsyncGenerator[str]:
@@ -47,6 +50,8 @@ async def serve(app: ASGIApp, port: int = 0) -> AsyncGenerator[str]:
 
 async def _stop(listener: asyncio.AbstractServer, state: ServerState) -> None:
     listener.close()
+    for _ in range(_ROUNDS_OF_ACCEPT):
+        await asyncio.sleep(0)
     while state.connections:
         for connection in state.connections:
             connection.transport.abort()

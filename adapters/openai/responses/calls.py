@@ -164,8 +164,8 @@ class ResponseCalls:
         if self._nameless:
             raise self._failures.error(port.ErrorClass.CONTRACT_BROKEN, "a tool call has no id, and cannot be answered")
 
-    def check_told(self, items: Iterable[wire.ResponseItem]) -> None:
-        """Raises: AdapterError for two calls of the finished response that one output cannot answer."""
+    def finish(self, items: Iterable[wire.ResponseItem]) -> None:
+        """The response has finished, with these items. Raises: AdapterError for two calls that one output cannot answer."""
         first: dict[str, _Call] = {}
         for item in items:
             if self._chained and item.type in wire.OPEN_CALLS and item.call_id:
@@ -246,11 +246,14 @@ class ResponseCalls:
 
         Raises: AdapterError for another call of the stream.
         """
-        if self._chained and not call.is_told_by(item):
-            if not self._finished:
-                raise self._two_of_one_id()
-            _log.warning("a finished response has other arguments of a call than its stream, which count")
-        return self._chained or call.is_told_by(item)
+        if call.is_told_by(item):
+            return True
+        if not self._chained:
+            return False
+        if not self._finished:
+            raise self._two_of_one_id()
+        _log.warning("a finished response has other arguments of a call than its stream; those of the stream count")
+        return True
 
     def _two_of_one_id(self) -> port.AdapterError:
         detail = "two calls of a response have one id, and one output cannot answer both"

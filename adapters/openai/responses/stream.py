@@ -203,7 +203,7 @@ class ResponseParser:
         output = response.output or ()
         items = [wire.decode_item(raw) for raw in output]
         calls = {item.call_id for item in items if item.type in wire.OPEN_CALLS}
-        self._calls.check_told(items)
+        self._calls.finish(items)
         for item, raw, key in zip(items, output, self._items.streamed_keys(items), strict=True):
             if key is None or self._calls.is_more(key, item, calls):
                 yield from self._item(item, raw, None)

@@ -4,7 +4,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from gateway.config.gateway import GatewayConfig
-from gateway.config.problems import ConfigInvalid, Problem
+from gateway.config.problems import ConfigInvalid, Problem, not_listening
 from gateway.foundation.shared_port import reserve
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def open_grpc(config: GatewayConfig, *, shared: bool = False) -> "GrpcServer | N
         bounds = Bounds(limits.request_body, limits.stream_keepalive, limits.stream_blocked)
         return GrpcServer(host, grpc.port, tls, bounds, shared=shared)
     except OSError as error:
-        raise _not_listening(host, grpc.port, error) from error
+        raise not_listening(f"{_PLACE}.port", host, grpc.port, error, "port") from error
 
 
 def reserve_grpc(config: GatewayConfig) -> socket.socket | None:
@@ -44,12 +44,7 @@ def reserve_grpc(config: GatewayConfig) -> socket.socket | None:
     try:
         return reserve(config.server.host, grpc.port)
     except OSError as error:
-        raise _not_listening(config.server.host, grpc.port, error) from error
-
-
-def _not_listening(host: str, port: int, error: OSError) -> ConfigInvalid:
-    message = f"cannot listen on {host}:{port}: {error}; stop the program that does, or choose another port"
-    return ConfigInvalid([_problem(f"{_PLACE}.port", message)])
+        raise not_listening(f"{_PLACE}.port", config.server.host, grpc.port, error, "port") from error
 
 
 def grpc_problem(config: GatewayConfig) -> Problem | None:

@@ -18,7 +18,7 @@ from gateway.app.grpc_port import open_grpc
 from gateway.config.fixed import FIXED
 from gateway.config.gateway import GatewayConfig
 from gateway.config.plugins import Registry
-from gateway.config.problems import ConfigInvalid, Problem
+from gateway.config.problems import ConfigInvalid, not_listening
 from gateway.config.storage import StorageConfig
 from gateway.engine.runtime import Pace
 from gateway.foundation.tasks import Wait, first_of
@@ -111,8 +111,7 @@ def listen_for_metrics(config: GatewayConfig, sockets: ExitStack, worker: int) -
     try:
         return sockets.enter_context(listen(host, port))
     except OSError as error:
-        message = f"cannot listen on {host}:{port}: {error}; stop the program that does, or choose another address"
-        raise ConfigInvalid([Problem(None, None, None, "metrics.listen", message)]) from error
+        raise not_listening("metrics.listen", host, port, error, "address") from error
 
 
 def on_ports(config: GatewayConfig, port: int, grpc_port: int | None) -> GatewayConfig:

@@ -37,6 +37,12 @@ class ConfigInvalid(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+def not_listening(path: str, host: str, port: int, error: OSError, choice: str) -> ConfigInvalid:
+    """The error of a port that cannot be bound. `path` is where the configuration has it, `choice` what else can be chosen."""
+    message = f"cannot listen on {host}:{port}: {error}; stop the program that does, or choose another {choice}"
+    return ConfigInvalid([Problem(file=None, line=None, column=None, path=path, message=message)])
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a value was given. `key` and `value` are (line, column) of a file.
